@@ -3,13 +3,16 @@
 mod detail;
 
 use gpumem_text::units::{self, count, plural, round_size};
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Paragraph, Wrap};
 
-use super::Screen;
-use super::pen::{CUT, clip, split_bottom, split_left, split_right, split_top, width, wrap};
-use super::theme::Ink;
-use super::{badge, strips};
-use crate::model::{BlockMap, MapGeometry, Process, ProcessState, Target};
+use crate::model::{BlockMap, MapGeometry, Model, Process, ProcessState, Target};
+use crate::view::panel::Panel;
+use crate::view::theme::Ink;
+use crate::view::widgets::{BlockMapState, BlockMapWidget, LOOKS, Seen, sign};
+use crate::view::{Screen, badge};
+use crate::wrap::{cut, width};
 
 /// Columns of the panels at the right.
 const SIDE: u16 = 38;
@@ -20,19 +23,28 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let process = model.selected_process();
     let Some(map) = model.map.as_ref().filter(|m| !m.segments.is_empty()) else {
         let inside = framed(screen, area, process, "");
-        nothing(screen, inside, process);
+        let third = Constraint::Length(inside.height / 3);
+        let [_, rest] = Layout::vertical([third, Constraint::Min(0)]).areas(inside);
+        let (what, then) = nothing(model, process);
+        let theme = screen.pen.theme;
+        let text = Text::from_iter([
+            Span::styled(what, theme.ink(Ink::Strong)),
+            Span::styled(then, theme.ink(Ink::Dim)),
+        ]);
+        let text = Paragraph::new(text).wrap(Wrap { trim: true });
+        screen.render(text, rest.inner(Margin::new(1, 0)));
         return;
     };
     let side = if area.width >= 110 { SIDE } else { 0 };
-    let (left, right) = split_right(area, side);
-    let below = match left.height {
+    let below = match area.height {
         _ if side > 0 => 0,
         ..12 => 0,
         // Two lines hold what there mostly is to say.
         12..21 => 2,
         _ => 3,
     };
-    let (top, bottom) = split_bottom(left, below);
+    let [left, right] = Layout::horizontal([Constraint::Min(0), Constraint::Length(side)]).areas(area);
+    let [top, bottom] = Layout::vertical([Constraint::Min(0), Constraint::Length(below)]).areas(left);
     draw_map(screen, top, map, process);
     if side > 0 {
         detail::panels(screen, right, map, process);
@@ -48,18 +60,21 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
         plural(map.published() as u64, "segment")
     );
     let inside = framed(screen, area, process, &note);
-    let (cells, foot) = split_bottom(inside, u16::from(inside.height >= 4));
+    let foot = u16::from(inside.height >= 4);
+    let [cells, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(foot)]).areas(inside);
     let blocks = &screen.model.ui.blocks;
-    let cursor = blocks.cursor.or_else(|| map.first().map(|(_, b)| b.addr));
-    let drawn = strips::draw(&mut screen.pen, cells, map, cursor, blocks.zoom);
+    let theme = screen.pen.theme;
+    let widget = BlockMapWidget {
+        theme,
+        map,
+        cursor: blocks.cursor.or_else(|| map.first().map(|(_, b)| b.addr)),
+        zoom: blocks.zoom,
+    };
+    let mut drawn = BlockMapState::default();
+    screen.render_stateful(widget, cells, &mut drawn);
     for &(area, addr) in &drawn.strips {
-        screen.hit(
-            area,
-            Target::Bytes {
-                addr,
-                bytes_per_cell: drawn.layout.bytes_per_cell,
-            },
-        );
+        let bytes_per_cell = drawn.layout.bytes_per_cell;
+        screen.hit(area, Target::Bytes { addr, bytes_per_cell });
     }
     screen.hits.map = MapGeometry {
         layout: drawn.layout,
@@ -71,6 +86,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
 
 /// A frame that says whose map this is. Low screens get a line instead.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
+    let theme = screen.pen.theme;
     let who = process.map_or_else(String::new, |p| {
         let ended = p.halt_text().map(|word| format!(" {word}")).unwrap_or_default();
         format!("{}{ended}", p.pid)
@@ -81,18 +97,25 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         };
         let whose = format!("{who} on {}: ", p.device_label);
         let left = room.saturating_sub(width(&whose));
-        clip(&format!("{whose}{}", p.name_in(left.into(), CUT)), room)
+        cut(&format!("{whose}{}", p.name_in(left.into(), "…")), room, "…")
     };
     let simulated = process.is_some_and(|p| p.simulated);
     let badge_room = if simulated { 12 } else { 0 };
     if area.height < 8 {
+        let [line, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
         let title = title(area.width.saturating_sub(2 + badge_room));
-        let style = screen.pen.theme.ink(Ink::Strong);
-        let x = screen.pen.text(area, 1, 0, &title, style);
-        if simulated {
-            badge::draw(&mut screen.pen, area, x + 1, area.width);
-        }
-        return split_top(area, 1).1;
+        let x = 1 + width(&title) + 1;
+        let title = [
+            Span::raw(" "),
+            Span::styled(title, theme.ink(Ink::Strong)),
+            Span::raw(" "),
+        ];
+        let label = match simulated {
+            true => badge::label(screen, area, x, area.width),
+            false => None,
+        };
+        screen.render(Line::from_iter(title.into_iter().chain(label)), line);
+        return rest;
     }
     let beside = area.width.saturating_sub(width(note) + 10 + badge_room);
     // Whose map it is comes before how many blocks it has.
@@ -103,55 +126,59 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         (note, beside)
     };
     let title = title(room);
-    let inside = screen.pen.panel(area, &title, note);
-    if simulated {
-        let x = width(&title) + 4;
-        let end = badge::draw(&mut screen.pen, area, x, area.width.saturating_sub(x + 2));
-        screen.pen.cell(area, end, 0, ' ', ratatui::style::Style::new());
-    }
+    let x = Panel::behind(&title);
+    let label = match simulated && Panel::fits(area) {
+        true => badge::label(screen, area, x, area.width.saturating_sub(x + 2)),
+        false => None,
+    };
+    let note = Some(Span::styled(note, theme.ink(Ink::Dim))).filter(|note| note.width() > 0);
+    let panel = Panel::new(theme).title(title).label(label).note(note);
+    let inside = panel.inner(area);
+    screen.render(panel, area);
     inside
 }
 
 /// What the cells mean and how many bytes one is.
-fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &strips::Drawn, map: &BlockMap) {
+fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &BlockMapState, map: &BlockMap) {
     let theme = screen.pen.theme;
     let dim = theme.ink(Ink::Dim);
-    let cell = format!("1 cell = {}", round_size(drawn.layout.bytes_per_cell));
-    let mut x = screen.pen.text(area, 0, 0, &cell, theme.ink(Ink::Plain)) + 3;
+    let cell = format!("1 cell = {}   ", round_size(drawn.layout.bytes_per_cell));
+    let taken = width(&cell);
+    let mut room = area.width.saturating_sub(taken);
     // What is not in view is said first; words that do not fit beside it are in the help.
     let note = unseen(drawn, map, screen.hits.map.lines);
-    let left = if x + width(&note) + 2 <= area.width {
-        screen.pen.text_end(area, area.width, 0, &note, dim).saturating_sub(2)
-    } else {
-        area.width
-    };
-    let (area, _) = split_left(area, left);
-    for (look, label) in named(&drawn.seen, area.width.saturating_sub(x)) {
-        strips::sign(&mut screen.pen, area, x, 0, look);
-        x = screen.pen.text(area, x + 2, 0, label, dim) + 2;
+    if width(&note) + 2 <= room {
+        room -= width(&note) + 2;
+        screen.render(Line::from(Span::styled(note, dim)).right_aligned(), area);
     }
+    let mut line = Line::raw(cell);
+    for (look, label) in named(&drawn.seen, room) {
+        let label = Span::styled(label, dim);
+        line.extend([sign(&theme, look), Span::raw(" "), label, Span::raw("  ")]);
+    }
+    screen.render(line, area);
 }
 
 /// The looks that are named in so many columns: what is drawn most comes in first, what is not drawn last, and each has its
 /// place whatever else is named.
-fn named(seen: &strips::Seen, room: u16) -> impl Iterator<Item = (Option<Ink>, &'static str)> {
-    let mut order: Vec<usize> = (0..strips::LOOKS.len()).collect();
+fn named(seen: &Seen, room: u16) -> impl Iterator<Item = (Option<Ink>, &'static str)> {
+    let mut order: Vec<usize> = (0..LOOKS.len()).collect();
     // A state that this program does not know is worth a word only where there is one.
-    order.retain(|&i| seen[i] > 0 || strips::LOOKS[i].0 != Some(Ink::Other));
+    order.retain(|&i| seen[i] > 0 || LOOKS[i].0 != Some(Ink::Other));
     order.sort_by_key(|&i| std::cmp::Reverse(seen[i]));
     let mut left = room;
     order.retain(|&i| {
-        let wide = 2 + width(strips::LOOKS[i].1);
+        let wide = 2 + width(LOOKS[i].1);
         let fits = wide <= left;
         left = left.saturating_sub(if fits { wide + 2 } else { 0 });
         fits
     });
     order.sort_unstable();
-    order.into_iter().map(|i| strips::LOOKS[i])
+    order.into_iter().map(|i| LOOKS[i])
 }
 
 /// What the map does not show: blocks that the channel has no room for, else lines above and below, else long holes.
-fn unseen(drawn: &strips::Drawn, map: &BlockMap, shown: u16) -> String {
+fn unseen(drawn: &BlockMapState, map: &BlockMap, shown: u16) -> String {
     let (lines, top) = drawn.lines;
     let shown = u64::from(shown);
     if map.untracked.0 > 0 {
@@ -171,10 +198,10 @@ fn unseen(drawn: &strips::Drawn, map: &BlockMap, shown: u16) -> String {
     }
 }
 
-/// Why there is no map and what to do about it.
-fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
-    let (what, then) = match process {
-        None if screen.model.rows.is_empty() => (
+/// Why there is no map, and what to do about it.
+fn nothing(model: &Model, process: Option<&Process>) -> (String, &'static str) {
+    match process {
+        None if model.rows.is_empty() => (
             "No process publishes GPU memory.".to_owned(),
             "A program publishes when it allocates through gpumem-alloc. Try it: key 7 starts a demo.",
         ),
@@ -206,9 +233,9 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
                 format!("{} belongs to {}: its channel is closed to you.", p.pid, p.user),
                 "Run gpumem-tui as that user or as root to see its blocks.",
             ),
-            ProcessState::Exited | ProcessState::Died if p.has_unread_blocks(screen.model.map.as_ref()) => (
+            ProcessState::Exited | ProcessState::Died if p.has_unread_blocks(model.map.as_ref()) => (
                 format!("{} {}: its map is being read.", p.pid, p.state.text()),
-                match screen.model.paused() {
+                match model.paused() {
                     true => "It appears here when p resumes what is shown.",
                     false => "It appears here with the next look at the channels.",
                 },
@@ -226,14 +253,5 @@ fn nothing(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>) {
                 "Nothing is guessed; the next pass tries again.",
             ),
         },
-    };
-    let theme = screen.pen.theme;
-    let room = area.width.saturating_sub(2);
-    let what = wrap(&what, room).into_iter().map(|line| (line, Ink::Strong));
-    let then = wrap(then, room).into_iter().map(|line| (line, Ink::Dim));
-    for (y, (line, ink)) in what.chain(then).enumerate() {
-        screen
-            .pen
-            .text(area, 1, area.height / 3 + y as u16, &line, theme.ink(ink));
     }
 }

@@ -19,6 +19,7 @@ mod popup;
 mod strips;
 mod theme;
 mod timeline;
+mod widgets;
 
 #[cfg(test)]
 mod tests;

@@ -55,12 +55,6 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Whether nothing but air or a grid line is in a cell.
-    pub(super) fn is_empty(&self, area: Rect, x: u16, y: u16) -> bool {
-        let cell = self.buffer.cell((area.x.saturating_add(x), area.y.saturating_add(y)));
-        cell.is_some_and(|c| matches!(c.symbol(), " " | "┈"))
-    }
-
     /// Text from column `x` of line `y`, cut at the area's edge. Returns the column after it.
     pub(super) fn text(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
         let area = area.intersection(self.buffer.area);

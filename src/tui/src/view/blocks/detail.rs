@@ -4,16 +4,17 @@
 mod tests;
 
 use gpumem_channel::{Block, BlockState, NO_STREAM, PER_THREAD_STREAMS, PoolId, SegmentKind};
-use gpumem_text::units::{self, count, count_short, round_size};
-use ratatui::layout::Rect;
-use ratatui::style::Style;
+use gpumem_text::units::{self, count};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span, Text};
 
-use super::super::Screen;
-use super::super::pen::{split_top, width};
-use super::super::theme::Ink;
-use super::super::{bar, strips};
 use super::SIDE;
-use crate::model::{BlockMap, Figures, Histogram, Process};
+use crate::model::{BlockMap, Figures, Process};
+use crate::view::Screen;
+use crate::view::panel::Panel;
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::{SizeHistogram, ink_of};
+use crate::wrap::{cut, width};
 
 /// Whether a block is the first piece of a stitched one, which has the figures of the whole request.
 fn is_first_piece(block: &Block) -> bool {
@@ -118,28 +119,38 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
 
 /// The panels at the right of a wide screen.
 pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option<&Process>) {
-    let (block_area, rest) = split_top(area, 11);
-    let inside = screen.pen.panel(block_area, "Block", "");
+    let theme = screen.pen.theme;
+    let [block_area, mut rest] = Layout::vertical([Constraint::Length(11), Constraint::Min(0)]).areas(area);
+    let inside = panel(screen, block_area, "Block");
     if let Some((segment, block)) = screen.model.cursor_block() {
-        let (_, rows) = split_top(inside, 1);
-        state_line(screen, inside, block);
+        let [state, rows] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(inside);
+        screen.render(state_line(&theme, block, state.width), state);
         pairs(screen, rows, &facts(map, segment, block));
     }
-    let figures = process.and_then(|p| p.figures.as_ref());
-    let rest = match figures {
-        Some(figures) if rest.height >= 18 => {
-            let facts = process_facts(figures);
-            let (top, rest) = split_top(rest, 2 + facts.len() as u16);
-            let inside = screen.pen.panel(top, "Process", "");
-            pairs(screen, inside, &facts);
-            rest
-        }
-        _ => rest,
+    let Some(figures) = process.and_then(|p| p.figures.as_ref()) else {
+        return;
     };
-    if figures.is_some() && rest.height >= 3 {
-        let inside = screen.pen.panel(rest, "Free blocks by size", "");
-        histogram(screen, inside, &map.free_sizes());
+    if rest.height >= 18 {
+        let facts = process_facts(figures);
+        let lines = Constraint::Length(2 + facts.len() as u16);
+        let [top, below] = Layout::vertical([lines, Constraint::Min(0)]).areas(rest);
+        let inside = panel(screen, top, "Process");
+        pairs(screen, inside, &facts);
+        rest = below;
     }
+    if rest.height >= 3 {
+        let inside = panel(screen, rest, "Free blocks by size");
+        let sizes = &map.free_sizes();
+        screen.render(SizeHistogram { theme, sizes }, inside);
+    }
+}
+
+/// A frame with a title; the area inside.
+fn panel(screen: &mut Screen<'_>, area: Rect, title: &str) -> Rect {
+    let panel = Panel::new(screen.pen.theme).title(title);
+    let inside = panel.inner(area);
+    screen.render(panel, area);
+    inside
 }
 
 fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
@@ -165,28 +176,25 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn state_line(screen: &mut Screen<'_>, area: Rect, block: &Block) {
-    let ink = strips::ink_of(block.state);
-    let tile = screen.pen.theme.tile(ink);
-    screen.pen.cell(area, 0, 0, tile.glyph, tile.style);
-    let style = screen.pen.theme.ink(Ink::Strong);
-    screen
-        .pen
-        .clipped(area, 2, 0, &state_text(block), area.width.saturating_sub(2), style);
+/// The state of a block with its look.
+fn state_line(theme: &Theme, block: &Block, room: u16) -> Line<'static> {
+    let tile = theme.tile(ink_of(block.state));
+    let text = cut(&state_text(block), room.saturating_sub(2), "…");
+    Line::from_iter([
+        Span::styled(tile.glyph.to_string(), tile.style),
+        Span::raw(" "),
+        Span::styled(text, theme.ink(Ink::Strong)),
+    ])
 }
 
-/// Labels at the left, figures at the right.
-fn pairs(screen: &mut Screen<'_>, area: Rect, rows: &[(&str, String)]) {
+/// Labels at the left, figures at the right, a line each.
+fn pairs(screen: &mut Screen<'_>, area: Rect, rows: &[(&'static str, String)]) {
     let dim = screen.pen.theme.ink(Ink::Dim);
-    for (y, (label, text)) in rows.iter().enumerate().take(usize::from(area.height)) {
-        let y = y as u16;
-        let x = screen.pen.text(area, 0, y, label, dim);
-        let room = area.width.saturating_sub(x + 1);
-        if width(text) <= room {
-            screen.pen.text_end(area, area.width, y, text, Style::new());
-        } else {
-            screen.pen.clipped(area, x + 1, y, text, room, Style::new());
-        }
+    for (line, (label, text)) in area.rows().zip(rows) {
+        let label = Span::styled(*label, dim);
+        let room = line.width.saturating_sub(label.width() as u16 + 1);
+        screen.render(Line::raw(cut(text, room, "…")).right_aligned(), line);
+        screen.render(label, line);
     }
 }
 
@@ -195,68 +203,25 @@ pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
     let Some((segment, block)) = screen.model.cursor_block() else {
         return;
     };
-    let area = Rect {
-        x: area.x + area.width.min(2),
-        width: area.width.saturating_sub(3),
-        ..area
-    };
-    state_line(screen, area, block);
-    let dim = screen.pen.theme.ink(Ink::Dim);
-    let (mut x, mut y) = (width(&state_text(block)) + 5, 0);
+    let theme = screen.pen.theme;
+    let margins = [Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)];
+    let [_, area, _] = Layout::horizontal(margins).areas(area);
+    let mut line = state_line(&theme, block, area.width);
+    line.push_span("   ");
+    let mut lines = vec![];
     for (label, text) in facts(map, segment, block) {
-        if x + width(label) + 1 + width(&text) > area.width {
-            (x, y) = (2, y + 1);
+        let wide = width(label) + 1 + width(&text);
+        if line.width() + usize::from(wide) > area.width.into() {
+            lines.push(std::mem::replace(&mut line, Line::raw("  ")));
         }
-        x = screen.pen.text(area, x, y, label, dim);
         // One that is too long for a line of its own is seen to be.
-        x = screen.pen.clipped(area, x + 1, y, &text, area.width, Style::new()) + 3;
+        let room = area.width.saturating_sub(line.width() as u16 + width(label) + 1);
+        let text = cut(&text, room, "…");
+        line.extend([
+            Span::styled(label, theme.ink(Ink::Dim)),
+            Span::raw(format!(" {text}   ")),
+        ]);
     }
-}
-
-/// Free blocks per power of two, as bars of their bytes. When lines are few, the smallest sizes share the first one.
-pub(super) fn histogram(screen: &mut Screen<'_>, area: Rect, sizes: &Histogram) {
-    let Some((first, last)) = sizes.range() else {
-        let dim = screen.pen.theme.ink(Ink::Dim);
-        screen.pen.text(area, 0, 0, "nothing is free", dim);
-        return;
-    };
-    if area.height == 0 {
-        return;
-    }
-    let lines = usize::from(area.height).min(last - first + 1);
-    let fold = last + 1 - lines;
-    let most = sizes.bytes[first..=last].iter().copied().max().unwrap_or(1).max(1);
-    for (y, bucket) in (fold..=last).rev().enumerate() {
-        let y = y as u16;
-        let folded = bucket == fold && fold > first;
-        let range = if folded { first..=bucket } else { bucket..=bucket };
-        let blocks: u64 = sizes.count[range.clone()].iter().map(|&n| u64::from(n)).sum();
-        let bytes: u64 = sizes.bytes[range].iter().fold(0, |sum, &n| sum.saturating_add(n));
-        let dim = screen.pen.theme.ink(Ink::Dim);
-        let label = if folded {
-            format!("<{}", round_size(1 << (bucket + 1).min(63)))
-        } else {
-            round_size(1 << bucket)
-        };
-        screen.pen.text_end(area, 8, y, &label, dim);
-        let text = count_short(blocks);
-        screen.pen.text_end(area, 13, y, &text, Style::new());
-        let total = units::bytes_short(bytes);
-        let left = screen
-            .pen
-            .text_end(area, area.width, y, &total, if bytes == 0 { dim } else { Style::new() });
-        let line = Rect {
-            x: area.x + 14,
-            y: area.y + y,
-            width: left.saturating_sub(15),
-            height: 1,
-        };
-        let full = bytes.min(most);
-        if full > 0 {
-            let long = u64::from(line.width) * 8;
-            // Only the bar itself is drawn: what is not there has no look.
-            let eighths = (u128::from(long) * u128::from(full) / u128::from(most)) as u64;
-            bar::solid(&mut screen.pen, line, Ink::Cached, eighths.max(1));
-        }
-    }
+    lines.push(line);
+    screen.render(Text::from(lines), area);
 }

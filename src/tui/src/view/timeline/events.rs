@@ -1,14 +1,18 @@
 //! Marks under the chart, what they mean, and the newest of them in words.
 
 use gpumem_text::units;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span, Text};
 
-use super::super::Screen;
-use super::super::pen::width;
-use super::super::theme::Ink;
-use super::{Window, mark_look};
+use super::Window;
 use crate::model::{Device, DeviceState, Mark, MarkKind, Nanos, Owner, SECOND};
+use crate::view::Screen;
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::{EventStrip, FailureLines, mark_look};
+use crate::wrap::{cut, width};
+
+/// Columns of a time in the list.
+const TIME: u16 = 6;
 
 /// The events of the window, without the program's own phases.
 fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u16, &Mark)> {
@@ -20,67 +24,42 @@ fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u1
         .filter_map(move |m| window.column(m.at).map(|column| (column, m)))
 }
 
-fn glyph(screen: &Screen<'_>, kind: MarkKind) -> (char, Style) {
-    let (_, unicode, ascii, ink, _) = mark_look(kind);
-    (
-        if screen.pen.theme.ascii { ascii } else { unicode },
-        screen.pen.theme.ink(ink),
-    )
-}
-
-/// One glyph per column with an event, the gravest first; a failed request also draws a line up through the free part.
-pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, plot: Rect, device: &Device, window: Window) {
+/// Draws the gravest event of each column, and a line up through the plot where a request failed.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, plot: Rect, device: &Device, window: Window) {
     let mut gravest: Vec<Option<MarkKind>> = vec![None; usize::from(window.columns)];
     for (column, mark) in shown(device, window) {
         let here = &mut gravest[usize::from(column)];
-        if here.is_none_or(|kind| mark_look(kind).0 < mark_look(mark.kind).0) {
+        if here.is_none_or(|kind| mark_look(kind).gravity < mark_look(mark.kind).gravity) {
             *here = Some(mark.kind);
         }
     }
-    for (x, kind) in gravest.into_iter().enumerate() {
-        let Some(kind) = kind else { continue };
-        let (glyph, style) = glyph(screen, kind);
-        screen.pen.cell(area, x as u16, 0, glyph, style);
-        if kind == MarkKind::OutOfMemory {
-            for y in 0..plot.height {
-                if screen.pen.is_empty(plot, x as u16, y) {
-                    screen.pen.cell(plot, x as u16, y, '┊', style);
-                }
-            }
-        }
-    }
+    let (theme, columns) = (screen.pen.theme, &gravest[..]);
+    screen.render(EventStrip { theme, columns }, area);
+    screen.render(FailureLines { theme, columns }, plot);
 }
 
-/// The kinds that are in the window, with their glyphs; returns the columns that are left.
-pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) -> (u16, u16) {
+/// The kinds that are in the window, with their signs, as far as they fit. Each ends with the gap to what follows.
+pub(super) fn legend(theme: &Theme, device: &Device, window: Window, room: u16) -> Line<'static> {
     let mut kinds: Vec<MarkKind> = vec![];
     for (_, mark) in shown(device, window) {
         if !kinds.contains(&mark.kind) {
             kinds.push(mark.kind);
         }
     }
-    kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).0));
-    let dim = screen.pen.theme.ink(Ink::Dim);
+    kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).gravity));
     // Every mark that is seen is explained, in fewer letters where there are many.
-    let wide = |words: usize| -> u16 { kinds.iter().map(|&kind| width(mark_look(kind).4[words]) + 5).sum() };
-    let (words, gap) = if wide(0) <= area.width + 3 { (0, 3) } else { (1, 2) };
-    let mut x = 0;
-    for kind in kinds {
-        let name = mark_look(kind).4[words];
-        if x + 2 + width(name) > area.width {
+    let wide = |words: usize| -> u16 { kinds.iter().map(|&kind| width(mark_look(kind).names[words]) + 5).sum() };
+    let (words, gap) = if wide(0) <= room + 3 { (0, "   ") } else { (1, "  ") };
+    let mut line = Line::default();
+    for look in kinds.into_iter().map(mark_look) {
+        let name = look.names[words];
+        if line.width() as u16 + 2 + width(name) > room {
             break;
         }
-        let (glyph, style) = glyph(screen, kind);
-        screen.pen.cell(area, x, 0, glyph, style);
-        x = screen.pen.text(area, x + 2, 0, name, dim) + gap;
+        let name = Span::styled(name, theme.ink(Ink::Dim));
+        line.extend([look.sign(theme), Span::raw(" "), name, Span::raw(gap)]);
     }
-    for text in missing(device.history.marks_lost, device.history.marks_dropped) {
-        if x + width(&text) <= area.width {
-            let left = screen.pen.text_end(area, area.width, 0, &text, dim);
-            return (x, left.saturating_sub(2));
-        }
-    }
-    (x, area.width)
+    line
 }
 
 /// What is told of events that are not shown, the fullest words first: what was lost is news, what was not kept had its time.
@@ -94,54 +73,63 @@ pub(super) fn missing(lost: u64, dropped: u64) -> Vec<String> {
     }
 }
 
-/// The newest events in words, the newest first.
+/// The newest events in words, the newest first, below a line that tells of when they are where that is not now.
 pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
     if area.height < 2 {
         return;
     }
-    let dim = screen.pen.theme.ink(Ink::Dim);
+    let theme = screen.pen.theme;
+    let dim = theme.ink(Ink::Dim);
     let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
     let present = device.state == DeviceState::Present && !screen.model.paused();
-    let mut y = 1;
-    for (_, mark) in shown(device, window).rev() {
-        if y >= area.height {
-            break;
-        }
-        let ago = newest.saturating_sub(mark.at) / SECOND;
-        let when = match ago {
-            0 if present => "now".to_owned(),
-            0 => "last".to_owned(),
-            ago => format!("-{}", units::span(ago * SECOND)),
-        };
-        screen.pen.text_end(area, 6, y, &when, dim);
-        let (glyph, style) = glyph(screen, mark.kind);
-        screen.pen.cell(area, 8, y, glyph, style);
-        let pid = pid_of(screen, mark);
-        let x = screen.pen.text(area, 10, y, &pid, dim);
-        screen
-            .pen
-            .clipped(area, x, y, &sentence(mark), area.width.saturating_sub(x), Style::new());
-        y += 1;
+    let marks = shown(device, window).rev().take(usize::from(area.height) - 1);
+    let lines: Vec<Line<'_>> = marks
+        .map(|(_, mark)| {
+            let when = match newest.saturating_sub(mark.at) / SECOND {
+                0 if present => "now".to_owned(),
+                0 => "last".to_owned(),
+                ago => format!("-{}", units::span(ago * SECOND)),
+            };
+            // A time that is cut would be another one.
+            let when = if width(&when) > TIME { String::new() } else { when };
+            let pid = pid_of(screen, mark);
+            let room = area.width.saturating_sub(TIME + 4 + width(&pid));
+            Line::from_iter([
+                Span::raw(" ".repeat(usize::from(TIME - width(&when)))),
+                Span::styled(when, dim),
+                Span::raw("  "),
+                mark_look(mark.kind).sign(&theme),
+                Span::raw(" "),
+                Span::styled(pid, dim),
+                Span::raw(cut(&sentence(mark), room, "…")),
+            ])
+        })
+        .collect();
+    let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    if lines.is_empty() {
+        let text = cut(nothing(screen, device, window), area.width, "…");
+        screen.render(Span::styled(text, dim), list);
+        return;
     }
-    if y > 1 && !present {
+    if !present {
         let text = "what happened until the last known figures, and how long before them";
-        screen.pen.clipped(area, 0, 0, text, area.width, dim);
+        screen.render(Span::styled(cut(text, area.width, "…"), dim), head);
     }
-    if y == 1 {
-        let reaches = |until: Nanos| until / window.bucket >= window.first.max(1);
-        let text = match publishes(screen, device) {
-            // Some that gave way were of this span.
-            _ if reaches(device.history.dropped_until) => {
-                "No event of this span was kept: there were more than can be."
-            }
-            // What they told may have been just that.
-            _ if reaches(device.history.lost_until) => {
-                "What was taken and returned is not known: events were overwritten unread."
-            }
-            true => "No event in this span: nobody who publishes took or returned memory.",
-            false => "No process here publishes events: what is taken and returned is not known.",
-        };
-        screen.pen.clipped(area, 0, 1, text, area.width, dim);
+    screen.render(Text::from(lines), list);
+}
+
+/// Why no event is shown.
+fn nothing(screen: &Screen<'_>, device: &Device, window: Window) -> &'static str {
+    let reaches = |until: Nanos| until / window.bucket >= window.first.max(1);
+    match publishes(screen, device) {
+        // Some that gave way were of this span.
+        _ if reaches(device.history.dropped_until) => "No event of this span was kept: there were more than can be.",
+        // What they told may have been just that.
+        _ if reaches(device.history.lost_until) => {
+            "What was taken and returned is not known: events were overwritten unread."
+        }
+        true => "No event in this span: nobody who publishes took or returned memory.",
+        false => "No process here publishes events: what is taken and returned is not known.",
     }
 }
 
@@ -179,4 +167,17 @@ fn sentence(mark: &Mark) -> String {
         text.push_str(&format!(" ({})", mark.text));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_kept_is_not_said_to_be_lost() {
+        assert!(missing(0, 0).is_empty());
+        assert_eq!(missing(0, 1200), ["1,200 events not kept"]);
+        assert_eq!(missing(5, 0), ["5 events lost"]);
+        assert_eq!(missing(1, 7), ["1 event lost, 7 not kept", "1 event lost"]);
+    }
 }

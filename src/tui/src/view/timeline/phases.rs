@@ -4,41 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::text::Span;
 
-use super::super::Screen;
-use super::super::pen::width;
-use super::super::theme::{Ink, Theme};
 use super::Window;
-use crate::model::{Colors, Device, MarkKind, TimelineUi};
-
-/// Bands take these in the order of their names.
-const INKS: [Ink; 4] = [Ink::Allocated, Ink::Pending, Ink::Good, Ink::Accent];
-/// And these, in Unicode and in ASCII, where colours do not tell them apart.
-const LINES: [(char, char); INKS.len()] = [('─', '-'), ('═', '='), ('┄', '.'), ('≈', '~')];
-
-/// The line and the colours of the phase at a place in the order of names.
-pub(super) fn look(theme: &Theme, index: usize) -> (char, Style) {
-    let (unicode, ascii) = match theme.depth {
-        Colors::Mono => LINES[index % LINES.len()],
-        _ => LINES[0],
-    };
-    let line = if theme.ascii { ascii } else { unicode };
-    (line, theme.ink(INKS[index % INKS.len()]))
-}
-
-/// A phase from its mark to the next one.
-struct Band {
-    name: Arc<str>,
-    from: u16,
-    to: u16,
-}
+use crate::model::{Device, MarkKind, TimelineUi};
+use crate::view::Screen;
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
+use crate::wrap::{cut, width};
 
 /// Draws the bands, or says that they are too many to be told apart.
-pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
-    let (bands, marks) = bands(device, window);
-    let dim = screen.pen.theme.ink(Ink::Dim);
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
+    let theme = screen.pen.theme;
     let names = names(device);
+    let (bands, marks) = bands(device, window, &names);
     if marks > usize::from(window.columns) / 3 {
         let names: Vec<&str> = names.iter().take(5).map(|n| &**n).collect();
         let shortest = screen.model.ui.timeline.span <= TimelineUi::SPANS[0];
@@ -47,37 +26,34 @@ pub(super) fn lane(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
             if shortest { "" } else { "+ shows less time: " },
             names.join(", ")
         );
-        screen.pen.clipped(area, 0, 0, &text, area.width, dim);
+        let text = cut(&text, area.width, "…");
+        screen.render(Span::styled(text, theme.ink(Ink::Dim)), area);
         return;
     }
-    for band in &bands {
-        let index = names.iter().position(|n| *n == band.name).unwrap_or(0);
-        let (line, style) = look(&screen.pen.theme, index);
-        let room = band.to - band.from;
-        // A mark of where it begins would be all that is seen of a single column.
-        let begins = room > 1 || screen.pen.theme.depth != Colors::Mono;
-        for x in band.from..band.to {
-            let glyph = if x == band.from && begins { '╾' } else { line };
-            screen.pen.cell(area, x, 0, glyph, style);
-        }
-        if room >= 2 {
-            let name: String = band.name.chars().take(usize::from(room - 1)).collect();
-            screen.pen.text(area, band.from + 1, 0, &name, style);
-        }
-    }
+    let bands = &bands[..];
+    screen.render(PhaseStrip { theme, bands }, area);
 }
 
-/// The names of the phases in their colours, for bands too short to hold them.
-pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, mut x: u16, device: &Device) {
-    let dim = screen.pen.theme.ink(Ink::Dim);
-    for (i, name) in names(device).iter().enumerate().take(INKS.len()) {
-        if x + 2 + width(name) > area.width {
-            return;
+/// The names of the phases in their colours, as far as they fit, for bands too short to hold them.
+pub(super) fn legend(theme: &Theme, device: &Device, room: u16) -> Vec<Span<'static>> {
+    let mut spans = vec![];
+    let mut x = 0;
+    for (i, name) in names(device).iter().enumerate().take(PHASE_LOOKS) {
+        let end = x + 2 + width(name);
+        if end > room {
+            break;
         }
-        let (line, style) = look(&screen.pen.theme, i);
-        screen.pen.cell(area, x, 0, if line == '─' { '━' } else { line }, style);
-        x = screen.pen.text(area, x + 2, 0, name, dim) + 3;
+        let (line, style) = phase_look(theme, i);
+        let line = if line == '─' { '━' } else { line };
+        spans.extend([
+            Span::styled(line.to_string(), style),
+            Span::raw(" "),
+            Span::styled(name.to_string(), theme.ink(Ink::Dim)),
+            Span::raw("   "),
+        ]);
+        x = end + 3;
     }
+    spans
 }
 
 /// The names of all phases of the past, in order: a band keeps its colour while the window moves.
@@ -88,39 +64,34 @@ fn names(device: &Device) -> Vec<Arc<str>> {
 }
 
 /// The bands of the window and how many marks made them.
-fn bands(device: &Device, window: Window) -> (Vec<Band>, usize) {
+fn bands(device: &Device, window: Window, names: &[Arc<str>]) -> (Vec<PhaseBand>, usize) {
     let newest = device.history.long.back().map_or(0, |p| p.at);
     let end = window.column(newest).map_or(window.columns, |c| c + 1);
-    let mut bands: Vec<Band> = vec![];
+    let band = |name: &Arc<str>, columns| PhaseBand {
+        name: name.clone(),
+        index: names.iter().position(|n| n == name).unwrap_or(0),
+        columns,
+    };
+    let mut bands: Vec<PhaseBand> = vec![];
     let mut marks = 0;
-    let mut before: Option<Arc<str>> = None;
+    let mut before: Option<&Arc<str>> = None;
     for mark in device.history.marks.iter().filter(|m| m.kind == MarkKind::Phase) {
         let Some(column) = window.column(mark.at) else {
             if mark.at < window.start(0) {
-                before = Some(mark.text.clone());
+                before = Some(&mark.text);
             }
             continue;
         };
         marks += 1;
         if let Some(name) = before.take().filter(|_| column > 0) {
-            bands.push(Band {
-                name,
-                from: 0,
-                to: column,
-            });
+            bands.push(band(name, 0..column));
         }
         if let Some(last) = bands.last_mut() {
-            last.to = column;
+            last.columns.end = column;
         }
-        bands.push(Band {
-            name: mark.text.clone(),
-            from: column,
-            to: end,
-        });
+        bands.push(band(&mark.text, column..end));
     }
-    if let Some(name) = before {
-        bands.push(Band { name, from: 0, to: end });
-    }
-    bands.retain(|b| b.to > b.from);
+    bands.extend(before.map(|name| band(name, 0..end)));
+    bands.retain(|b| !b.columns.is_empty());
     (bands, marks)
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use gpumem_text::units;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
-use super::super::pen::{clip, split_top, width};
-use super::super::theme::Ink;
-use super::super::{Screen, bar, graph};
 use super::{Window, fill};
 use crate::model::{Device, Model, Nanos, TagPast, TagPoint};
+use crate::view::Screen;
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::{StackedGraph, shade, swatch};
+use crate::wrap::{cut, width};
 
 /// Tags that have a layer of their own; all others are one more.
 const LAYERS: usize = 5;
@@ -70,18 +71,16 @@ impl<'a> Stack<'a> {
 
     /// Draws the columns, and at the right edge each layer's number, so that colour never stands alone.
     pub(super) fn draw(&self, screen: &mut Screen<'_>, plot: Rect, top: u64) {
-        let inks: Vec<Ink> = self.layers.iter().map(|l| l.ink).collect();
-        let mut newest = None;
-        for (x, point) in self.columns.iter().enumerate() {
-            let Some(point) = point else { continue };
-            let tops = self.tops(point, top);
-            graph::stacked_column(&mut screen.pen, plot, x as u16, &inks, &tops);
-            newest = Some((x as u16, tops));
-        }
-        if let Some((x, tops)) = newest.filter(|_| screen.pen.theme.has_eighths()) {
+        let theme = screen.pen.theme;
+        let layers: Vec<Ink> = self.layers.iter().map(|l| l.ink).collect();
+        let columns: Vec<_> = self.columns.iter().map(|p| p.map(|p| self.tops(p, top))).collect();
+        let (layers, columns) = (&layers[..], &columns[..]);
+        screen.render(StackedGraph { theme, layers, columns }, plot);
+        let newest = columns.iter().rposition(Option::is_some);
+        if let Some(x) = newest.filter(|_| theme.has_eighths()) {
             let mut foot = 0.0;
-            for (&ink, share) in inks.iter().zip(tops) {
-                number(screen, plot, x, ink, (foot, share));
+            for (&ink, &share) in layers.iter().zip(columns[x].iter().flatten()) {
+                number(screen, plot, x as u16, ink, (foot, share));
                 foot = share;
             }
         }
@@ -100,25 +99,27 @@ impl<'a> Stack<'a> {
         layers.map(|bytes| bytes as f64 / top as f64).collect()
     }
 
-    /// Names and newest bytes of the layers, over as many lines as it takes; how many those are.
-    pub(super) fn legend(&self, screen: &mut Screen<'_>, area: Rect) -> u16 {
-        let dim = screen.pen.theme.ink(Ink::Dim);
-        let (mut x, mut y) = (0, 0);
+    /// Names and newest bytes of the layers, over as many lines as it takes.
+    pub(super) fn legend(&self, theme: &Theme, room: u16) -> Vec<Line<'static>> {
+        let mut lines = vec![Line::default()];
         for layer in &self.layers {
-            let name = clip(layer.tag.as_deref().unwrap_or("the rest"), NAME);
+            let name = cut(layer.tag.as_deref().unwrap_or("the rest"), NAME, "…");
             let bytes = units::bytes_short(layer.newest);
             let wide = 2 + width(&name) + 1 + width(&bytes);
-            if x > 0 && x + wide > area.width {
-                (x, y) = (0, y + 1);
+            let spans = [
+                swatch(theme, layer.ink),
+                Span::raw(" "),
+                Span::styled(name, theme.ink(Ink::Dim)),
+                Span::raw(format!(" {bytes}   ")),
+            ];
+            match lines.last_mut() {
+                Some(line) if line.width() == 0 || line.width() + usize::from(wide) <= room.into() => {
+                    line.extend(spans)
+                }
+                _ => lines.push(Line::from_iter(spans)),
             }
-            if y >= area.height {
-                break;
-            }
-            bar::swatch(&mut screen.pen, split_top(area, y).1, x, 0, layer.ink);
-            x = screen.pen.text(area, x + 2, y, &name, dim);
-            x = screen.pen.text(area, x + 1, y, &bytes, Style::new()) + 3;
         }
-        y + 1
+        lines
     }
 }
 
@@ -174,6 +175,47 @@ fn number(screen: &mut Screen<'_>, plot: Rect, x: u16, ink: Ink, (foot, top): (f
     }
     let y = ((first + last) / 2.0).floor().clamp(first, last - 1.0);
     let theme = screen.pen.theme;
-    let style = theme.on(graph::shade(&theme, ink, (height - 1.0 - y) / height));
-    screen.pen.cell(plot, x, y as u16, theme.glyph(ink), style);
+    let style = theme.on(shade(&theme, ink, (height - 1.0 - y) / height));
+    let cell = Rect::new(plot.x + x, plot.y + y as u16, 1, 1);
+    screen.render(Span::styled(theme.glyph(ink).to_string(), style), cell);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
+
+    /// A run of the same program is told by the same colours, whichever tag is large at the moment.
+    #[test]
+    fn tags_keep_their_looks_and_end_with_the_newest_figures() {
+        let mut past = TagPast::new(ProcessId {
+            device: DeviceKey::NvmlIndex(0),
+            owner: Owner::Channel(ChannelKey(1, 1)),
+        });
+        let mut add = |at, tags: [(&str, u64); 2]| {
+            past.points.push_back(TagPoint {
+                at,
+                tags: tags.map(|(name, bytes)| (name.into(), bytes)).into(),
+                rest: 0,
+            });
+        };
+        add(10, [("weights", 9), ("activations", 1)]);
+        add(20, [("activations", 12), ("weights", 9)]);
+        // Read after the device's last sample.
+        add(90, [("weights", 8), ("activations", 0)]);
+        let layers = |ends: bool| -> Vec<(String, Ink, u64)> {
+            let stack = Stack::new(&past, Window::new(20, 29, 2), 10, ends);
+            stack.layers()
+        };
+        let layer = |name: &str, ink, bytes| (name.to_owned(), ink, bytes);
+        let [activations, weights] = [Ink::Tag(0), Ink::Tag(1)];
+        assert_eq!(
+            layers(true),
+            [layer("weights", weights, 8), layer("activations", activations, 0)]
+        );
+        assert_eq!(
+            layers(false),
+            [layer("weights", weights, 9), layer("activations", activations, 12)]
+        );
+    }
 }

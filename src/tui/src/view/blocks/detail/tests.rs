@@ -138,27 +138,6 @@ fn the_age_of_a_block_ends_with_its_program() {
     assert_eq!(told(&map), None);
 }
 
-/// However many there are, a size and the number of blocks of it stand apart.
-#[test]
-fn many_free_blocks_leave_their_size_legible() {
-    let mut sizes = Histogram::default();
-    for (bucket, count) in [(9, 123_456), (10, 1_234), (20, 3)] {
-        sizes.count[bucket] = count;
-        sizes.bytes[bucket] = u64::from(count) << bucket;
-    }
-    let area = Rect::new(0, 0, SIDE - 4, 12);
-    let mut buffer = ratatui::buffer::Buffer::empty(area);
-    let model = crate::model::Model::default();
-    let mut screen = Screen {
-        pen: crate::view::Pen::new(&mut buffer, crate::view::Theme::of(&model.ui.term)),
-        model: &model,
-        hits: crate::model::Hits::default(),
-    };
-    histogram(&mut screen, area, &sizes);
-    let line = |y| (0..14).map(|x| buffer[(x, y)].symbol()).collect::<String>();
-    assert_eq!([line(10), line(11)], ["   1 KiB 1234 ", "   512 B 123k "]);
-}
-
 #[test]
 fn a_threads_own_stream_is_no_handle() {
     let own = PER_THREAD_STREAMS.start + 0x1003;

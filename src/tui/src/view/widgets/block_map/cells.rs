@@ -1,19 +1,18 @@
 //! One cell of the map: which states its bytes are in, and what that looks like.
 
 use gpumem_channel::{BlockState, SegmentMap};
-use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use ratatui::text::Span;
 
-use super::super::bar;
-use super::super::pen::Pen;
-use super::super::theme::{Ink, Theme};
 use crate::model::Colors;
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::bar::{boundary, swatch};
 
 /// The states a block can be in; what a reader does not know is shown as other.
 const STATES: [Ink; 5] = [Ink::Allocated, Ink::Cached, Ink::Pending, Ink::Unmapped, Ink::Other];
 
 /// The look of a block's state. Free blocks of an allocator are cached memory.
-pub(in super::super) fn ink_of(state: BlockState) -> Ink {
+pub(in crate::view) fn ink_of(state: BlockState) -> Ink {
     STATES[index(state)]
 }
 
@@ -28,7 +27,7 @@ fn index(state: BlockState) -> usize {
 }
 
 /// What a cell can be drawn as, in the order of legends: a state, or several at once.
-pub(in super::super) const LOOKS: [(Option<Ink>, &str); STATES.len() + 1] = [
+pub(in crate::view) const LOOKS: [(Option<Ink>, &str); STATES.len() + 1] = [
     (Some(Ink::Allocated), "allocated"),
     (Some(Ink::Cached), "cached"),
     (Some(Ink::Pending), "pending"),
@@ -38,7 +37,7 @@ pub(in super::super) const LOOKS: [(Option<Ink>, &str); STATES.len() + 1] = [
 ];
 
 /// How many cells are drawn as each of [`LOOKS`].
-pub(in super::super) type Seen = [u32; LOOKS.len()];
+pub(in crate::view) type Seen = [u32; LOOKS.len()];
 
 /// Counts a cell as what it is drawn as; one of two states may be drawn as both.
 pub(super) fn note(seen: &mut Seen, theme: &Theme, mix: &Mix) {
@@ -118,8 +117,7 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
 }
 
 /// Glyph and style of a cell.
-pub(super) fn look(pen: &Pen<'_>, mix: &Mix) -> (char, Style) {
-    let theme = pen.theme;
+pub(super) fn look(theme: &Theme, mix: &Mix) -> (char, Style) {
     match mix.runs {
         // Part of a segment of which no block is known.
         0 => ('?', theme.ink(Ink::Dim)),
@@ -133,26 +131,26 @@ pub(super) fn look(pen: &Pen<'_>, mix: &Mix) -> (char, Style) {
                 _ => (tile.glyph, tile.style),
             }
         }
-        2 if theme.has_eighths() => bar::boundary(pen, STATES[mix.first.0], STATES[mix.last], mix.first.1.max(1)),
-        _ => mixed(pen, mix),
+        2 if theme.has_eighths() => boundary(theme, STATES[mix.first.0], STATES[mix.last], mix.first.1.max(1)),
+        _ => mixed(theme, mix),
     }
 }
 
 /// Several states in one cell.
-fn mixed(pen: &Pen<'_>, mix: &Mix) -> (char, Style) {
+fn mixed(theme: &Theme, mix: &Mix) -> (char, Style) {
     let mut order = [0, 1, 2, 3, 4];
     order.sort_by_key(|&i: &usize| std::cmp::Reverse(mix.bytes[i]));
     let second = Some(order[1]).filter(|&i| mix.bytes[i] > 0).map(|i| STATES[i]);
-    mixed_look(&pen.theme, STATES[order[0]], second)
+    mixed_look(theme, STATES[order[0]], second)
 }
 
-/// Draws the sign of one of [`LOOKS`] in a legend.
-pub(in super::super) fn sign(pen: &mut Pen<'_>, area: Rect, x: u16, y: u16, look: Option<Ink>) {
+/// The sign of one of [`LOOKS`] in a legend.
+pub(in crate::view) fn sign(theme: &Theme, look: Option<Ink>) -> Span<'static> {
     match look {
-        Some(ink) => bar::swatch(pen, area, x, y, ink),
+        Some(ink) => swatch(theme, ink),
         None => {
-            let (glyph, style) = mixed_look(&pen.theme, Ink::Allocated, Some(Ink::Cached));
-            pen.cell(area, x, y, glyph, style);
+            let (glyph, style) = mixed_look(theme, Ink::Allocated, Some(Ink::Cached));
+            Span::styled(glyph.to_string(), style)
         }
     }
 }
@@ -168,9 +166,9 @@ fn mixed_look(theme: &Theme, most: Ink, second: Option<Ink>) -> (char, Style) {
 }
 
 /// The style of a cell of the block under the cursor.
-pub(super) fn highlight(pen: &Pen<'_>, mix: &Mix, style: Style) -> Style {
+pub(super) fn highlight(theme: &Theme, mix: &Mix, style: Style) -> Style {
     let ink = STATES[mix.last];
-    match (pen.theme.depth, pen.theme.bright(ink)) {
+    match (theme.depth, theme.bright(ink)) {
         (Colors::True, Some(bright)) if mix.runs == 1 => Style::new().fg(bright).bg(bright),
         _ => style.add_modifier(Modifier::BOLD),
     }

@@ -1,0 +1,250 @@
+//! The axes of a timeline: bytes at its left, and how long ago below.
+
+use gpumem_text::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget;
+
+use crate::model::{Nanos, SECOND};
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::ceiling;
+use crate::wrap::width;
+
+/// Columns of the axis of bytes: `79.6G` and a tick.
+const AXIS: u16 = 8;
+/// The narrowest chart that has an axis of bytes.
+const LABELLED: u16 = 40;
+/// The narrowest axis of time.
+const LEAST_TIME: u16 = 20;
+
+/// The axis of bytes and the plot at its right.
+pub(super) fn split(chart: Rect) -> [Rect; 2] {
+    let axis = if chart.width >= LABELLED { AXIS } else { 0 };
+    Layout::horizontal([Constraint::Length(axis), Constraint::Min(0)]).areas(chart)
+}
+
+/// The figure at the top of the axis.
+pub(super) fn top_of(most: u64, total: u64) -> u64 {
+    if most == 0 {
+        return total.max(1);
+    }
+    ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1)
+}
+
+/// Into how many steps an axis is divided, so that each is a round figure: a quarter of 3 GiB is none.
+fn memory_steps(top: u64, height: u16) -> u64 {
+    match (height >= 12, top.is_multiple_of(3) && (top / 3).is_power_of_two()) {
+        (true, true) => 3,
+        (true, false) => 4,
+        _ => 2,
+    }
+}
+
+/// Lines across a chart, with their bytes at its left where it is wide enough: at quarters of its height, or at thirds or halves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryAxis {
+    /// Colours and glyphs.
+    pub(super) theme: Theme,
+    /// Bytes at the chart's top.
+    pub(super) top: u64,
+}
+
+impl Widget for MemoryAxis {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        let area = area.intersection(buf.area);
+        if area.is_empty() {
+            return;
+        }
+        let [axis, plot] = split(area);
+        let dim = self.theme.ink(Ink::Dim);
+        let steps = memory_steps(self.top, area.height);
+        for step in 0..=steps {
+            // The line of a label is the one whose upper edge is the figure; the foot has the last line.
+            let y = u64::from(area.height) * (steps - step) / steps;
+            let y = area.y + y.min(u64::from(area.height - 1)) as u16;
+            let label = match step {
+                0 => "0".to_owned(),
+                _ => units::bytes_short(self.top / steps * step),
+            };
+            let spans = [Span::styled(label, dim), Span::raw(" "), Span::styled("┤", dim)];
+            let [axis, plot] = [axis, plot].map(|area| Rect { y, height: 1, ..area });
+            Line::from_iter(spans).right_aligned().render(axis, buf);
+            if step > 0 {
+                Span::styled("┈".repeat(plot.width.into()), dim).render(plot, buf);
+            }
+        }
+    }
+}
+
+/// Into how many steps a span is divided, so that each is a round time.
+fn time_steps(span: Nanos, columns: u16) -> u64 {
+    const ROUND: [u64; 9] = [1, 2, 3, 5, 10, 15, 30, 60, 120];
+    if columns < 60 {
+        return 2;
+    }
+    let round = |&steps: &u64| ROUND.iter().any(|seconds| seconds * steps * SECOND == span);
+    [4, 5].into_iter().find(round).unwrap_or(4)
+}
+
+/// How long ago the columns of a chart are, in one line. A narrow one stays blank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeAxis<'a> {
+    /// Colours and glyphs.
+    pub(super) theme: Theme,
+    /// From the left edge to the right.
+    pub(super) span: Nanos,
+    /// How long before the newest figures the right edge is.
+    pub(super) back: Nanos,
+    /// When the newest figures are of.
+    pub(super) newest: &'a str,
+}
+
+impl Widget for TimeAxis<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        let area = area.intersection(buf.area);
+        if area.width < LEAST_TIME {
+            return;
+        }
+        let dim = self.theme.ink(Ink::Dim);
+        let end = match self.back {
+            0 => self.newest.to_owned(),
+            back => format!("-{}", units::span(back)),
+        };
+        let room = area.width.saturating_sub(width(&end));
+        let steps = time_steps(self.span, area.width);
+        for step in 0..steps {
+            let ago = self.back.saturating_add(self.span / steps * (steps - step));
+            let text = format!("-{}", units::span(ago));
+            let x = (u64::from(area.width) * step / steps) as u16;
+            // Two labels that run into each other are none.
+            if x + width(&text) < room {
+                let label = Rect {
+                    x: area.x + x,
+                    width: area.width - x,
+                    ..area
+                };
+                Span::styled(text, dim).render(label, buf);
+            }
+        }
+        if width(&end) <= area.width {
+            Line::from(Span::styled(end, dim)).right_aligned().render(area, buf);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::model::TimelineUi;
+    use crate::view::widgets::tests::{ASCII, COLOUR, Case, MONO, assert_drawn};
+
+    #[test]
+    fn a_memory_axis_has_lines_at_round_figures() {
+        let cases: [Case<'_, u64>; 9] = [
+            (
+                COLOUR,
+                8 << 30,
+                (42, 4),
+                &[
+                    "  8.0G ┤┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈",
+                    "                                          ",
+                    "  4.0G ┤┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈",
+                    "     0 ┤                                  ",
+                ],
+            ),
+            (MONO, 8 << 30, (10, 3), &["┈┈┈┈┈┈┈┈┈┈", "┈┈┈┈┈┈┈┈┈┈", "          "]),
+            (ASCII, 1, (4, 1), &["┈┈┈┈"]),
+            (COLOUR, 0, (4, 2), &["┈┈┈┈", "┈┈┈┈"]),
+            (COLOUR, u64::MAX, (4, 2), &["┈┈┈┈", "┈┈┈┈"]),
+            (COLOUR, 8, (0, 0), &[]),
+            (COLOUR, 8, (0, 3), &[]),
+            (COLOUR, 8, (60, 0), &[]),
+            (
+                COLOUR,
+                3 << 30,
+                (1, 13),
+                &["┈", " ", " ", " ", "┈", " ", " ", " ", "┈", " ", " ", " ", " "],
+            ),
+        ];
+        for (theme, top, size, lines) in cases {
+            let axis = MemoryAxis { theme, top };
+            assert_drawn(size, lines, |area, buf| axis.render(area, buf));
+        }
+    }
+
+    #[test]
+    fn a_time_axis_has_as_many_labels_as_fit() {
+        let minute = 60 * SECOND;
+        let cases: [Case<'_, (Nanos, Nanos, &str)>; 8] = [
+            (
+                COLOUR,
+                (minute, 0, "now"),
+                (60, 1),
+                &["-60 s          -45 s          -30 s          -15 s       now"],
+            ),
+            (
+                COLOUR,
+                (minute, 0, "now"),
+                (20, 2),
+                &["-60 s     -30 s  now", "                    "],
+            ),
+            (COLOUR, (minute, minute, "now"), (24, 1), &["-2 min      -90 s  -60 s"]),
+            (COLOUR, (minute, 0, "last known"), (20, 1), &["-60 s     last known"]),
+            (
+                COLOUR,
+                (minute, 0, "longer than the axis"),
+                (20, 1),
+                &["longer than the axis"],
+            ),
+            (COLOUR, (minute, 0, "now"), (19, 1), &[]),
+            (COLOUR, (minute, 0, "now"), (60, 0), &[]),
+            (COLOUR, (minute, 0, "now"), (0, 0), &[]),
+        ];
+        for (theme, (span, back, newest), size, lines) in cases {
+            let axis = TimeAxis {
+                theme,
+                span,
+                back,
+                newest,
+            };
+            assert_drawn(size, lines, |area, buf| axis.render(area, buf));
+        }
+    }
+
+    #[test]
+    fn every_span_is_divided_into_round_times() {
+        let steps: Vec<u64> = TimelineUi::SPANS
+            .iter()
+            .map(|&span| span / time_steps(span, 100) / SECOND)
+            .collect();
+        assert_eq!(steps, [3, 15, 30, 60, 120]);
+    }
+
+    #[test]
+    fn an_unused_device_has_all_of_its_memory_as_its_axis() {
+        assert_eq!(top_of(0, 80 << 30), 80 << 30);
+        assert_eq!(top_of(3 << 30, 80 << 30), 4 << 30);
+        assert_eq!(top_of(80 << 30, 80 << 30), 80 << 30);
+    }
+
+    /// What an axis says of a line is where the line is.
+    #[test]
+    fn a_memory_axis_has_round_steps() {
+        for power in 10..40 {
+            for top in [1u64 << power, 3 << (power - 1)] {
+                let steps = memory_steps(top, 20);
+                let exact = |step: u64| {
+                    let label = units::bytes_short(top / steps * step);
+                    let (figure, unit) = label.split_at(label.len() - 1);
+                    let shift = "KMGT".find(unit).map_or(0, |at| 10 * (at as u32 + 1));
+                    let figure: f64 = if shift == 0 { label.parse() } else { figure.parse() }.unwrap();
+                    (figure * (1u64 << shift) as f64) as u64 == top / steps * step
+                };
+                assert!((1..=steps).all(exact), "{top}");
+            }
+        }
+    }
+}

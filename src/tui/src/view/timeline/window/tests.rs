@@ -1,0 +1,94 @@
+use gpumem_probe::Reading;
+
+use super::*;
+use crate::model::{DeviceKey, DeviceKind, DeviceState, History, Point, Sensors};
+
+fn device(samples: &[(Nanos, u64)]) -> Device {
+    let mut history = History::default();
+    for &(at, allocated) in samples {
+        let memory = Partition {
+            total: 100,
+            allocated,
+            free: 100 - allocated,
+            ..Partition::default()
+        };
+        history.push(Point { at, memory });
+    }
+    Device {
+        key: DeviceKey::NvmlIndex(0),
+        kind: DeviceKind::Nvml,
+        label: "GPU 0".into(),
+        name: String::new(),
+        uuid: None,
+        pci: String::new(),
+        state: DeviceState::Present,
+        memory: Reading::Pending,
+        shared_with_host: false,
+        sensors: Sensors::default(),
+        mig: vec![],
+        publishers: 1,
+        history,
+    }
+}
+
+fn allocated(device: &Device, window: Window, patience: Nanos) -> Vec<Option<u64>> {
+    columns(device, window, patience)
+        .into_iter()
+        .map(|m| m.map(|m| m.allocated))
+        .collect()
+}
+
+#[test]
+fn a_column_shows_the_fullest_of_its_samples_and_gaps_are_bridged_only_while_short() {
+    let device = device(&[(10, 1), (12, 9), (19, 3), (30, 5), (70, 7)]);
+    let window = Window::new(70, 79, 7);
+    assert_eq!(window.start(0), 10);
+    let some = |n| Some(n);
+    assert_eq!(
+        allocated(&device, window, 10),
+        [some(9), some(9), some(5), some(5), None, None, some(7)]
+    );
+    assert_eq!(
+        allocated(&device, window, 0),
+        [some(9), None, some(5), None, None, None, some(7)]
+    );
+}
+
+#[test]
+fn memory_held_before_the_window_is_still_held_at_its_left_edge() {
+    let device = device(&[(5, 4), (35, 6)]);
+    assert_eq!(
+        allocated(&device, Window::new(40, 49, 4), 100),
+        [Some(4), Some(4), Some(6), None]
+    );
+}
+
+#[test]
+fn a_sample_keeps_its_bucket_when_time_goes_on() {
+    let (a, b) = (Window::new(60, 1000, 20), Window::new(60, 1004, 20));
+    assert_eq!(a.bucket, b.bucket);
+    for at in 950..1000 {
+        if let (Some(x), Some(y)) = (a.column(at), b.column(at)) {
+            assert_eq!(u64::from(x) + a.first, u64::from(y) + b.first);
+        }
+    }
+    assert_eq!(a.column(0), None);
+    assert_eq!(a.column(u64::MAX), None);
+}
+
+#[test]
+fn windows_of_any_shape_are_sound() {
+    for (span, end, columns) in [
+        (0, 0, 0),
+        (1, 0, 300),
+        (u64::MAX, u64::MAX, 1),
+        (60, 3, 20),
+        (5, u64::MAX, 65_535),
+    ] {
+        let window = Window::new(span, end, columns);
+        if columns > 0 && end < u64::MAX {
+            assert!(window.column(end).is_some(), "{window:?}");
+        }
+        assert!((0..columns.min(300)).all(|c| window.start(c) >= window.first));
+    }
+}

@@ -1,0 +1,28 @@
+//! Pictures that ratatui has no widget for. Each draws only inside its area, in every size down to nothing.
+//!
+//! Colours and glyphs come from the [`Theme`](super::theme::Theme) in each widget's `theme` field.
+
+mod apportion;
+mod axis;
+mod bar;
+mod block_map;
+mod event_strip;
+mod graph;
+mod histogram;
+mod history_graph;
+mod legend;
+mod phase_strip;
+mod spark;
+#[cfg(test)]
+pub(super) mod tests;
+
+pub(super) use axis::ceiling;
+pub(super) use bar::{MemoryBar, Meter, Part, swatch};
+pub(super) use block_map::{BlockMapState, BlockMapWidget, LOOKS, Seen, ink_of, sign};
+pub(super) use event_strip::{EventStrip, FailureLines, mark_look};
+pub(super) use graph::{StackedGraph, shade};
+pub(super) use histogram::SizeHistogram;
+pub(super) use history_graph::{HistoryGraph, SECONDS, used_shares};
+pub(super) use legend::{Entry, Legend};
+pub(super) use phase_strip::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
+pub(super) use spark::Spark;

@@ -1,0 +1,165 @@
+//! Events under a graph of the same columns, and the lines that failed requests draw up through the graph.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Span;
+use ratatui::widgets::Widget;
+
+use crate::model::MarkKind;
+use crate::view::theme::{Ink, Theme};
+
+/// What a kind of event looks like.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::view) struct MarkLook {
+    /// How much it matters when several share a column: the highest is shown.
+    pub(in crate::view) gravity: u8,
+    glyph: char,
+    ascii: char,
+    ink: Ink,
+    /// What it is called in full, and where there is little room.
+    pub(in crate::view) names: [&'static str; 2],
+}
+
+impl MarkLook {
+    /// Its sign.
+    pub(in crate::view) fn sign(&self, theme: &Theme) -> Span<'static> {
+        let (glyph, style) = self.cell(theme);
+        Span::styled(glyph.to_string(), style)
+    }
+
+    fn cell(&self, theme: &Theme) -> (char, Style) {
+        (if theme.ascii { self.ascii } else { self.glyph }, theme.ink(self.ink))
+    }
+}
+
+/// The look of a kind of event.
+pub(in crate::view) fn mark_look(kind: MarkKind) -> MarkLook {
+    let (gravity, glyph, ascii, ink, names) = match kind {
+        MarkKind::OutOfMemory => (7, '✗', 'X', Ink::Warning, ["out of memory", "OOM"]),
+        MarkKind::Retry => (6, '↻', '@', Ink::Warning, ["retried", "retry"]),
+        MarkKind::Monitor => (5, '◈', '*', Ink::Warning, ["monitor", "monitor"]),
+        MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, ["cache released", "released"]),
+        MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, ["holes joined", "joined"]),
+        MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, ["memory returned", "returned"]),
+        MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, ["memory taken", "taken"]),
+        MarkKind::Phase => (0, '│', '|', Ink::Dim, ["phase", "phase"]),
+    };
+    MarkLook {
+        gravity,
+        glyph,
+        ascii,
+        ink,
+        names,
+    }
+}
+
+/// One sign per column with an event, in the area's first line.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::view) struct EventStrip<'a> {
+    /// Colours and glyphs.
+    pub(in crate::view) theme: Theme,
+    /// The event of each column, from the left.
+    pub(in crate::view) columns: &'a [Option<MarkKind>],
+}
+
+impl Widget for EventStrip<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        let area = area.intersection(buf.area);
+        if area.is_empty() {
+            return;
+        }
+        for (x, kind) in (area.left()..area.right()).zip(self.columns) {
+            if let Some(kind) = *kind {
+                let (glyph, style) = mark_look(kind).cell(&self.theme);
+                buf[(x, area.y)].set_char(glyph).set_style(style);
+            }
+        }
+    }
+}
+
+/// A line through what is blank of a graph, at every column with a failed request. It is drawn over the graph, whose layers and
+/// labels stay.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::view) struct FailureLines<'a> {
+    /// Colours and glyphs.
+    pub(in crate::view) theme: Theme,
+    /// The event of each column, from the left.
+    pub(in crate::view) columns: &'a [Option<MarkKind>],
+}
+
+impl Widget for FailureLines<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        let area = area.intersection(buf.area);
+        let (_, style) = mark_look(MarkKind::OutOfMemory).cell(&self.theme);
+        for (x, kind) in (area.left()..area.right()).zip(self.columns) {
+            if *kind != Some(MarkKind::OutOfMemory) {
+                continue;
+            }
+            for y in area.top()..area.bottom() {
+                let cell = &mut buf[(x, y)];
+                // A line of the graph's grid is as good as blank.
+                if matches!(cell.symbol(), " " | "┈") {
+                    cell.set_char('┊').set_style(style);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::widgets::tests::{ASCII, COLOUR, Case, MONO, assert_drawn, drawn, letters};
+
+    const KINDS: [MarkKind; 8] = [
+        MarkKind::OutOfMemory,
+        MarkKind::Retry,
+        MarkKind::Monitor,
+        MarkKind::CacheReleased,
+        MarkKind::Remapped,
+        MarkKind::SegmentFreed,
+        MarkKind::SegmentTaken,
+        MarkKind::Phase,
+    ];
+
+    #[test]
+    fn every_kind_of_event_has_a_sign_of_its_own() {
+        let mut columns = KINDS.map(Some).to_vec();
+        columns.insert(1, None);
+        let cases: [Case<'_, &[Option<MarkKind>]>; 7] = [
+            (COLOUR, &columns, (10, 1), &["✗ ↻◈◇⇄▾▴│ "]),
+            (MONO, &columns, (9, 2), &["✗ ↻◈◇⇄▾▴│", "         "]),
+            (ASCII, &columns, (9, 1), &["X @*cmv^|"]),
+            (COLOUR, &columns, (3, 1), &["✗ ↻"]),
+            (COLOUR, &columns, (0, 1), &[""]),
+            (COLOUR, &columns, (3, 0), &[]),
+            (COLOUR, &[], (3, 1), &["   "]),
+        ];
+        for (theme, columns, size, lines) in cases {
+            let strip = EventStrip { theme, columns };
+            assert_drawn(size, lines, |area, buf| strip.render(area, buf));
+        }
+    }
+
+    #[test]
+    fn a_failed_request_draws_a_line_through_what_is_blank() {
+        let lines = FailureLines {
+            theme: COLOUR,
+            columns: &[Some(MarkKind::OutOfMemory), None, Some(MarkKind::Retry)],
+        };
+        let graph = ["┈┈┈", "   ", "█ █"];
+        let draw = |area: Rect, buf: &mut Buffer| {
+            for (y, line) in (area.y..).zip(graph) {
+                buf.set_string(area.x, y, line, Style::new());
+            }
+            lines.render(area, buf);
+        };
+        assert_eq!(letters((3, 3), draw), Buffer::with_lines(["┊┈┈", "┊  ", "█ █"]));
+        let buffer = drawn((3, 3), draw);
+        assert_eq!(Some(buffer[(0, 1)].fg), COLOUR.color(Ink::Warning));
+        for size in [(0, 0), (0, 2), (2, 0)] {
+            letters(size, |area, buf| lines.render(area, buf));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+use super::*;
+use crate::view::widgets::tests::{ASCII, COLOUR, Case, TRUE, assert_drawn, drawn};
+
+const LAYERS: [Ink; 2] = [Ink::Allocated, Ink::Cached];
+
+#[test]
+fn stacked_layers_meet_within_a_cell() {
+    let cases: [Case<'_, &[Option<[f64; 2]>]>; 12] = [
+        (COLOUR, &[Some([0.25, 0.75])], (1, 2), &["▄", "▄"]),
+        (COLOUR, &[Some([0.5, 0.5])], (1, 2), &[" ", "█"]),
+        (COLOUR, &[Some([0.0, 1.0])], (1, 2), &["█", "█"]),
+        (ASCII, &[Some([0.5, 1.0])], (1, 2), &["=", "#"]),
+        (COLOUR, &[Some([f64::NAN, f64::INFINITY])], (1, 2), &[" ", " "]),
+        (COLOUR, &[Some([9.0, 9.0])], (1, 2), &["█", "█"]),
+        // What is there is seen, however little it is.
+        (COLOUR, &[Some([1e-9, 2e-9])], (1, 2), &[" ", "▂"]),
+        (
+            ASCII,
+            &[None, Some([0.1, 0.2]), None],
+            (4, 3),
+            &["    ", " =  ", " #  "],
+        ),
+        (COLOUR, &[Some([1.0, 1.0]); 3], (2, 1), &["██"]),
+        (COLOUR, &[], (2, 1), &["  "]),
+        (COLOUR, &[Some([1.0, 1.0])], (0, 3), &[]),
+        (COLOUR, &[Some([1.0, 1.0])], (3, 0), &[]),
+    ];
+    for (theme, columns, size, lines) in cases {
+        let layers = &LAYERS;
+        let graph = StackedGraph { theme, layers, columns };
+        assert_drawn(size, lines, |area, buf| graph.render(area, buf));
+    }
+}
+
+#[test]
+fn a_cell_of_two_layers_has_both_their_colours_and_a_higher_one_is_brighter() {
+    let graph = StackedGraph {
+        theme: TRUE,
+        layers: &LAYERS,
+        columns: &[Some([0.25, 1.0])],
+    };
+    let buffer = drawn((1, 2), |area, buf| graph.render(area, buf));
+    let (top, foot) = (&buffer[(0, 0)], &buffer[(0, 1)]);
+    assert_eq!(
+        [Some(foot.fg), Some(foot.bg), Some(top.fg)],
+        [
+            shade(&TRUE, Ink::Allocated, 0.0),
+            shade(&TRUE, Ink::Cached, 0.0),
+            shade(&TRUE, Ink::Cached, 0.5)
+        ]
+    );
+}
+
+#[test]
+fn of_many_layers_in_a_cell_the_two_that_fill_most_of_it_are_shown() {
+    let (a, b, c) = (Some(Ink::Allocated), Some(Ink::Cached), Some(Ink::Other));
+    // Slivers at the foot do not colour what lies above them.
+    assert_eq!(two_of([a, b, c, c, c, c, c, c]), (2, Ink::Allocated, c));
+    assert_eq!(two_of([a, b, b, c, c, c, c, c]), (3, Ink::Cached, c));
+    // The stack is as high as it is.
+    assert_eq!(
+        two_of([a, b, None, None, None, None, None, None]),
+        (2, Ink::Allocated, None)
+    );
+    assert_eq!(two_of([a, b, b, b, None, None, None, None]), (4, Ink::Cached, None));
+    assert_eq!(two_of([a, a, a, b, b, b, b, b]), (3, Ink::Allocated, b));
+    assert_eq!(two_of([b; 8]), (8, Ink::Cached, None));
+}
