@@ -11,7 +11,8 @@ use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
 use crate::view::panel::Panel;
 use crate::view::pen::{clip, split_bottom, split_left, split_top};
 use crate::view::theme::Ink;
-use crate::view::{Screen, badge, history, strips};
+use crate::view::widgets::{BlockMapState, BlockMapWidget, HistoryGraph, LOOKS, Seen, ink_of, sign};
+use crate::view::{Screen, badge, history};
 use crate::wrap::{width, wrap, wrap_to};
 
 /// Draws the view.
@@ -145,7 +146,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         Some(map) => {
             // Eight lines a segment at most: a map of one segment needs no screen of its own.
             let more = map.segments.iter().flat_map(|s| s.blocks.iter());
-            let more = more.filter(|block| !matches!(strips::ink_of(block.state), Ink::Allocated | Ink::Cached));
+            let more = more.filter(|block| !matches!(ink_of(block.state), Ink::Allocated | Ink::Cached));
             let least = match (inside.height, more.count()) {
                 (24.., _) => 15,
                 (_, 0) => 5,
@@ -164,10 +165,17 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
             split_top(inside, lines.max(3))
         }
     };
-    let mut seen = strips::Seen::default();
+    let mut drawn = BlockMapState::default();
+    let theme = screen.pen.theme;
     match map {
         Some(map) => {
-            seen = strips::draw(&mut screen.pen, top, map, None, 0).seen;
+            let widget = BlockMapWidget {
+                theme,
+                map,
+                cursor: None,
+                zoom: 0,
+            };
+            screen.render_stateful(widget, top, &mut drawn);
             screen.hit(top, Target::View(crate::model::View::Blocks));
         }
         None => {
@@ -177,11 +185,16 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         }
     }
     let Some(process) = process else { return };
-    let lines = figures(screen, bottom, process, &seen);
+    let lines = figures(screen, bottom, process, &drawn.seen);
     let (_, below) = split_top(bottom, lines + 2);
     if let Some(device) = model.world().devices.iter().find(|d| d.key == process.id.device) {
         let newest = history::newest(model, device);
-        history::draw(&mut screen.pen, split_top(below, 12).0, device, &newest);
+        let graph = HistoryGraph {
+            theme,
+            device,
+            newest: &newest,
+        };
+        screen.render(graph, split_top(below, 12).0);
     }
 }
 
@@ -210,9 +223,10 @@ fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
 }
 
 /// What it has, with the signs of the map, and what else the map shows as far as there is room; returns how many lines.
-fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips::Seen) -> u16 {
+fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) -> u16 {
     let Some(f) = &process.figures else { return 0 };
-    let dim = screen.pen.theme.ink(Ink::Dim);
+    let theme = screen.pen.theme;
+    let dim = theme.ink(Ink::Dim);
     let blocks = screen
         .model
         .map
@@ -227,7 +241,7 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
     let left_out = screen.model.map.as_ref().map_or(0, |m| m.left_out);
     let mut rows = vec![];
     let mut rest: Vec<(u32, Option<Ink>, &str)> = vec![];
-    for (&cells, (look, label)) in seen.iter().zip(strips::LOOKS) {
+    for (&cells, (look, label)) in seen.iter().zip(LOOKS) {
         match look {
             Some(Ink::Allocated) => rows.push((Some(look), label, units::bytes(f.allocated))),
             Some(Ink::Cached) => rows.push((Some(look), label, units::bytes(f.cached))),
@@ -259,15 +273,19 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
     ]);
     let lines = rows.len() as u16;
     for (y, (look, label, text)) in (1..).zip(rows) {
-        if let Some(look) = look {
-            strips::sign(&mut screen.pen, area, 0, y, look);
-        }
+        let sign = look.map_or_else(|| Span::raw(" "), |look| sign(&theme, look));
         let end = area.width.min(36);
         let room = end.saturating_sub(3 + width(&text));
         let label = clip(label, room);
         let air = " ".repeat(usize::from(end.saturating_sub(2 + width(&label) + width(&text))));
-        let spans = [Span::styled(label, dim), Span::raw(air), Span::raw(text)];
-        let line = Rect::new(area.x + 2, area.y + y, end.saturating_sub(2), 1);
+        let spans = [
+            sign,
+            Span::raw(" "),
+            Span::styled(label, dim),
+            Span::raw(air),
+            Span::raw(text),
+        ];
+        let line = Rect::new(area.x, area.y + y, end, 1);
         screen.render(Line::from_iter(spans), line.intersection(area));
     }
     lines
@@ -316,7 +334,7 @@ fn list(screen: &mut Screen<'_>, area: Rect) {
         });
         screen.render(Text::from_iter(lines), entry);
         if chosen {
-            screen.pen.restyle(entry, theme.selected());
+            screen.pen.buffer().set_style(entry, theme.selected());
         }
         screen.hit(entry, Target::Entry(i));
     }

@@ -16,7 +16,6 @@ mod overview;
 mod panel;
 mod pen;
 mod popup;
-mod strips;
 mod theme;
 mod timeline;
 mod widgets;
@@ -28,7 +27,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::{StatefulWidget, Widget};
 
-use crate::model::{Area, Hit, Hits, Model, Target, View};
+use crate::model::{Area, DeviceKind, Hit, Hits, Model, Target, View};
 use pen::Pen;
 use theme::Theme;
 
@@ -66,15 +65,40 @@ impl Screen<'_> {
     }
 }
 
-/// Draws a view into the area that it has.
-type Draw = fn(&mut Screen<'_>, Rect);
+/// How a view is drawn. Its key, title and keys are in [`crate::model::VIEWS`].
+struct Drawing {
+    view: View,
+    /// Draws it into the area that it has.
+    draw: fn(&mut Screen<'_>, Rect),
+    /// Whether what it shows is simulated, and has to be labelled.
+    is_simulated: fn(&Model) -> bool,
+}
 
-/// How each view is drawn. Its key, title and keys are in [`crate::model::VIEWS`].
-const VIEWS: [(View, Draw); 4] = [
-    (View::Overview, overview::draw),
-    (View::Blocks, blocks::draw),
-    (View::Timeline, timeline::draw),
-    (View::Demo, demo::draw),
+const VIEWS: [Drawing; 4] = [
+    Drawing {
+        view: View::Overview,
+        draw: overview::draw,
+        // Of several devices each has its label.
+        is_simulated: badge::all_simulated,
+    },
+    Drawing {
+        view: View::Blocks,
+        draw: blocks::draw,
+        is_simulated: |model| model.selected_process().is_some_and(|process| process.simulated),
+    },
+    Drawing {
+        view: View::Timeline,
+        draw: timeline::draw,
+        is_simulated: |model| {
+            let device = model.selected_device();
+            device.is_some_and(|device| device.kind == DeviceKind::Simulated)
+        },
+    },
+    Drawing {
+        view: View::Demo,
+        draw: demo::draw,
+        is_simulated: |model| model.demo.as_ref().is_some_and(|demo| demo.simulated),
+    },
 ];
 
 /// Draws `model` into a blank buffer of the terminal's size and tells which areas answer a click.
@@ -90,11 +114,10 @@ pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
         },
     };
     let body = chrome::draw(&mut screen, area);
-    let draw = VIEWS.iter().find(|(view, _)| *view == model.ui.view);
-    if let Some((_, draw)) = draw {
-        draw(&mut screen, body);
+    if let Some(view) = VIEWS.iter().find(|row| row.view == model.ui.view) {
+        (view.draw)(&mut screen, body);
+        badge::make_sure(&mut screen, body, (view.is_simulated)(model));
     }
-    badge::make_sure(&mut screen, body);
     if let Some(popup) = &model.ui.popup {
         popup::draw(&mut screen, area, popup);
     }
