@@ -4,9 +4,6 @@
 //! [`update`] changes the [`model`], and [`view`] draws it. The view never changes the model, the model knows
 //! neither clock nor terminal, and a source never sees a view.
 
-// The terminal's last resort alone allows itself some.
-#![deny(unsafe_code)]
-
 pub mod app;
 pub mod check;
 pub mod cli;
