@@ -79,7 +79,7 @@ impl Plan {
     fn table(&self, model: &Model, area: Rect) -> Rect {
         let devices = self.rows.iter().fold(0u16, |sum, &lines| sum.saturating_add(lines));
         let (_, rest) = split_top(area, devices);
-        table::below_note(rest, self.hidden(model)).1
+        table::below_note(rest, self.hidden(model))[1]
     }
 }
 
