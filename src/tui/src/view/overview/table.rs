@@ -1,24 +1,25 @@
 //! The process table: as many columns as fit, the least important ones leave first.
 
 mod columns;
+mod heading;
 mod row;
 
 use std::ops::Range;
 
 use gpumem_probe::NvmlState;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, HighlightSpacing, Padding, Paragraph, Row, StatefulWidget, Table, TableState};
 
 use super::first_in_view;
-use crate::model::{Column, JOB_OR_COMMAND, Model, Process, Target};
+use crate::model::{Model, Process, Target};
 use crate::units::plural;
 use crate::view::pen::clip;
 use crate::view::theme::{Ink, Theme};
 use crate::view::{Screen, bar};
 use crate::wrap::{width, wrap};
-use columns::{GAP, Shown, fit, has_jobs};
+use columns::{GAP, Shown, fit};
 
 /// Lines the table would like for so many rows: heading, rows, frame.
 pub(super) fn wanted_lines(rows: usize) -> u16 {
@@ -72,20 +73,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     // What is below the heading.
     let lines = area.height.saturating_sub(if framed { 3 } else { 1 });
     let in_view = in_view(model, lines);
-    let inside = if framed {
-        let inside = screen.pen.panel(area, "Processes", &note(model, in_view.clone()));
-        // The selection reaches from frame to frame.
-        Rect {
-            x: inside.x - 1,
-            width: inside.width + 2,
-            ..inside
-        }
-    } else {
-        area
+    let inside = match framed {
+        true => frame(screen, area, &note(model, in_view.clone())),
+        false => area,
     };
     let [heading, rows] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inside);
     let columns = fit(model, inside.width, framed);
-    let titles = titles(model, &columns);
+    let titles = heading::titles(model, &columns);
     let places = places(heading, &columns);
     for (&(shown, _), &place) in columns.iter().zip(places.iter()) {
         if let Shown::Of(column) = shown {
@@ -96,17 +90,17 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let selected = model.selected_row().filter(|row| in_view.contains(row));
     let mut state = TableState::new().with_selected(selected.map(|row| row - in_view.start));
     let table = process_table(theme, &columns, &listed)
-        .header(heading_row(model, theme, &columns, &titles))
+        .header(heading::row(model, theme, &columns, &titles))
         .row_highlight_style(theme.selected());
     let on_screen = inside.intersection(screen.pen.screen());
     StatefulWidget::render(table, on_screen, screen.pen.buffer(), &mut state);
     if !framed {
         let room = heading
             .right()
-            .saturating_sub(titles_end(&columns, &titles, &places) + 2);
+            .saturating_sub(heading::end(&columns, &titles, &places) + 2);
         if let Some(text) = rows_in_view(model, in_view.clone(), room) {
-            let text = Span::styled(format!("{text} "), theme.ink(Ink::Dim));
-            screen.render(Line::from(text).right_aligned(), heading);
+            let text = Span::styled(text, theme.ink(Ink::Dim));
+            screen.render(Line::from_iter([text, Span::raw(" ")]).right_aligned(), heading);
         }
     }
     screen.hits.page = rows.height;
@@ -125,6 +119,16 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     }
 }
 
+/// Draws a frame and returns the area inside. The selection reaches from side to side: it takes in the air there.
+fn frame(screen: &mut Screen<'_>, area: Rect, note: &str) -> Rect {
+    let inside = screen.pen.panel(area, "Processes", note);
+    Rect {
+        x: inside.x - 1,
+        width: inside.width + 2,
+        ..inside
+    }
+}
+
 /// The widths of columns.
 fn widths(columns: &[(Shown, u16)]) -> impl Iterator<Item = Constraint> {
     columns.iter().map(|&(_, wide)| Constraint::Length(wide))
@@ -139,54 +143,6 @@ fn places(line: Rect, columns: &[(Shown, u16)]) -> Vec<Rect> {
         place
     };
     columns.iter().map(place).collect()
-}
-
-/// The heading of each column, with an arrow where rows stand in its order.
-fn titles(model: &Model, columns: &[(Shown, u16)]) -> Vec<String> {
-    let jobs_within = !has_jobs(columns) && model.listed().any(|p| !p.job.is_empty());
-    let title = |&(shown, wide): &(Shown, u16)| {
-        let title = match shown {
-            Shown::Of(Column::Command) if jobs_within && wide > width(JOB_OR_COMMAND) => JOB_OR_COMMAND,
-            _ => shown.title(),
-        };
-        let arrow = match (is_order(model, shown), model.ui.sort.descending) {
-            (false, _) => "",
-            (true, true) => "▾",
-            (true, false) => "▴",
-        };
-        format!("{title}{arrow}")
-    };
-    columns.iter().map(title).collect()
-}
-
-/// Whether rows stand in the order of a column.
-fn is_order(model: &Model, shown: Shown) -> bool {
-    shown == Shown::Of(model.order())
-}
-
-/// The column of the terminal after the last heading.
-fn titles_end(columns: &[(Shown, u16)], titles: &[String], places: &[Rect]) -> u16 {
-    match (columns.last(), titles.last(), places.last()) {
-        (Some((shown, _)), Some(title), Some(place)) if shown.is_text() => place.x + width(title).min(place.width),
-        // Headings of figures stand at the right.
-        (_, _, place) => place.map_or(0, |place| place.right()),
-    }
-}
-
-fn heading_row(model: &Model, theme: Theme, columns: &[(Shown, u16)], titles: &[String]) -> Row<'static> {
-    let cells = columns.iter().zip(titles).map(|(&(shown, wide), title)| {
-        let style = match is_order(model, shown) {
-            true => theme.ink(Ink::Accent).add_modifier(Modifier::BOLD),
-            false => theme.ink(Ink::Dim),
-        };
-        // Words are cut without a sign: nobody takes a part of a heading for another one.
-        let title = match shown.is_text() {
-            true => title.clone(),
-            false => shown.fitted(title.clone(), wide),
-        };
-        cell(shown, title, style)
-    });
-    Row::new(cells)
 }
 
 /// The rows of these processes, with a column of air before the first column.
@@ -315,4 +271,33 @@ fn nothing(theme: Theme, text: &str, area: Rect) -> Paragraph<'static> {
         .map(|l| Line::from(Span::styled(l, theme.ink(Ink::Dim))));
     let top = u16::from(area.height > 3);
     Paragraph::new(Text::from_iter(lines)).block(Block::new().padding(Padding::new(2, 0, top, 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tests::fixture;
+
+    #[test]
+    fn rows_beyond_those_in_view_are_told_in_the_room_there_is() {
+        let mut model = fixture::h100();
+        model.rows = [0, 1, 2, 3].repeat(6);
+        let told = |in_view, room| rows_in_view(&model, in_view, room).unwrap_or_default();
+        assert_eq!(told(2..9, 40), "3-9 of 24 rows");
+        assert_eq!(told(2..9, 13), "3-9 of 24");
+        assert_eq!(told(2..9, 7), "↑2 ↓15");
+        assert_eq!(told(0..9, 7), "↓15");
+        assert_eq!(told(2..9, 3), "");
+        assert_eq!(told(0..24, 40), "", "all are in view");
+    }
+
+    #[test]
+    fn rows_in_view_are_as_many_as_fit_with_the_selected_one() {
+        let mut model = fixture::h100();
+        for lines in 0..6 {
+            assert_eq!(in_view(&model, lines), 0..usize::from(lines.min(4)));
+        }
+        model.ui.process = Some(model.live.processes[3].id);
+        assert_eq!(in_view(&model, 2), 2..4);
+    }
 }

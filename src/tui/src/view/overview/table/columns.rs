@@ -1,5 +1,8 @@
 //! Which columns a table of some width has. The least important ones leave first.
 
+#[cfg(test)]
+mod tests;
+
 use super::row;
 use crate::model::{Column, Model, Process};
 use crate::view::pen::clip;
@@ -274,23 +277,4 @@ fn uses_several(model: &Model) -> bool {
     rows.sort_unstable();
     rows.dedup();
     rows.windows(2).any(|two| two[0].0 == two[1].0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_least_important_columns_leave_first_and_the_names_never() {
-        let leavers: Vec<u8> = SPECS.iter().map(|s| s.leaves).filter(|&l| l > 0).collect();
-        assert!(leavers.len() < SPECS.len());
-        for spec in &SPECS {
-            assert!(
-                // The arrow of the order beside it.
-                width(spec.shown.title()) < spec.width,
-                "{:?}: its heading would be cut",
-                spec.shown
-            );
-        }
-    }
 }
