@@ -5,9 +5,9 @@ use ratatui::style::Modifier;
 use ratatui::text::Span;
 
 use super::Screen;
-use super::pen::{Pen, width};
 use super::theme::Ink;
 use crate::model::{DeviceKind, Model};
+use crate::wrap::width;
 
 /// The fullest first.
 const WORDS: [&str; 3] = [" SIMULATED ", " SIM ", "SIM"];
@@ -18,25 +18,14 @@ pub(super) const LEAST: u16 = 5;
 pub(super) fn label(screen: &mut Screen<'_>, area: Rect, x: u16, room: u16) -> Option<Span<'static>> {
     let room = room.min(area.width.saturating_sub(x));
     let word = WORDS.into_iter().find(|word| width(word) <= room)?;
-    screen.pen.labelled |= area.height > 0;
-    let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+    screen.labelled |= area.height > 0;
+    let style = screen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
     Some(Span::styled(word, style))
-}
-
-/// Draws it there; the column after it.
-pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, x: u16, room: u16) -> u16 {
-    let room = room.min(area.width.saturating_sub(x));
-    let Some(word) = WORDS.into_iter().find(|word| width(word) <= room) else {
-        return x;
-    };
-    pen.labelled |= area.height > 0;
-    let style = pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-    pen.text(area, x, 0, word, style)
 }
 
 /// Says it in a corner of a view that is about something simulated, and had no room to say so.
 pub(super) fn make_sure(screen: &mut Screen<'_>, body: Rect, is_about_simulated: bool) {
-    if screen.pen.labelled || !is_about_simulated {
+    if screen.labelled || !is_about_simulated {
         return;
     }
     // In a frame's line, where there is one.

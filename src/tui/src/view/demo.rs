@@ -8,8 +8,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span, Text};
 
 use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
+use crate::view::layout::{clip, split_bottom, split_left, split_top};
 use crate::view::panel::Panel;
-use crate::view::pen::{clip, split_bottom, split_left, split_top};
 use crate::view::theme::Ink;
 use crate::view::widgets::{BlockMapState, BlockMapWidget, HistoryGraph, LOOKS, Seen, ink_of, sign};
 use crate::view::{Screen, badge, history};
@@ -57,14 +57,14 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         == Some(true);
     let (status, ink) = status(demo, suspended);
     // Where nothing else says so, what is simulated is said before what the demo is doing, and before all of its name.
-    let unsaid = demo.simulated && !screen.pen.labelled;
+    let unsaid = demo.simulated && !screen.labelled;
     let badge_room = if unsaid { badge::LEAST + 1 } else { 0 };
     let title = format!("Demo: {}", demo.name);
     let title = match unsaid {
         true => clip(&title, area.width.saturating_sub(6 + badge_room)),
         false => title,
     };
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let room = area.width.saturating_sub(width(&title) + 8 + badge_room);
     let status = Some(Span::styled(status, theme.ink(ink))).filter(|status| status.width() <= room.into());
     let left = status.as_ref().map_or(area.width, |status| {
@@ -96,7 +96,7 @@ fn scroll_hint(screen: &mut Screen<'_>, area: Rect) {
         (0, _) => "PgDn",
         _ => "PgUp PgDn",
     };
-    let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.pen.theme.ink(ink));
+    let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.theme.ink(ink));
     let spans = [(" ", dim), (key, accent), (" more ", dim)].map(|(text, style)| Span::styled(text, style));
     let line = Rect {
         width: area.width.saturating_sub(3),
@@ -135,9 +135,9 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         (false, true) => "paused",
         (false, false) => "",
     };
-    let inside = screen.pen.panel(area, "Its memory", note);
-    screen.pen.labelled |= demo.simulated && inside != area && area.width >= 28;
-    let dim = screen.pen.theme.ink(Ink::Dim);
+    let inside = screen.panel(area, "Its memory", note);
+    screen.labelled |= demo.simulated && inside != area && area.width >= 28;
+    let dim = screen.theme.ink(Ink::Dim);
     let map = model
         .map
         .as_ref()
@@ -166,7 +166,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         }
     };
     let mut drawn = BlockMapState::default();
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     match map {
         Some(map) => {
             let widget = BlockMapWidget {
@@ -225,7 +225,7 @@ fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
 /// What it has, with the signs of the map, and what else the map shows as far as there is room; returns how many lines.
 fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) -> u16 {
     let Some(f) = &process.figures else { return 0 };
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
     let blocks = screen
         .model
@@ -294,12 +294,12 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) 
 /// The demos that can be started.
 fn list(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
-    let inside = screen.pen.panel(
+    let inside = screen.panel(
         area,
         "Demos",
         "each runs as a child of its own and publishes like any program",
     );
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     if model.setup.demos.is_empty() {
         let text = "No demo is built into this program.";
         return screen.render(Line::styled(text, theme.ink(Ink::Dim)), inside);
@@ -334,7 +334,7 @@ fn list(screen: &mut Screen<'_>, area: Rect) {
         });
         screen.render(Text::from_iter(lines), entry);
         if chosen {
-            screen.pen.buffer().set_style(entry, theme.selected());
+            screen.buffer.set_style(entry, theme.selected());
         }
         screen.hit(entry, Target::Entry(i));
     }

@@ -1,20 +1,17 @@
 //! Draws the model. Pure: the same model gives the same cells, with no clock and no I/O.
 //!
 //! A screen is a header line, one of the views, the findings, and a line of keys; a popup may lie over it. Every
-//! view has a room of its own; what they share are the widgets (`bar`, `legend`, `graph`, `strips`, `pen`) and the
-//! `theme`, which alone knows colours and glyphs.
+//! view has a room of its own; what they share are the `widgets`, the `panel` around them, and the `theme`, which alone
+//! knows colours and glyphs.
 
 mod badge;
-mod bar;
 mod blocks;
 mod chrome;
 mod demo;
-mod graph;
 mod history;
-mod legend;
+mod layout;
 mod overview;
 mod panel;
-mod pen;
 mod popup;
 mod theme;
 mod timeline;
@@ -25,34 +22,49 @@ mod tests;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::text::Span;
 use ratatui::widgets::{StatefulWidget, Widget};
 
 use crate::model::{Area, DeviceKind, Hit, Hits, Model, Target, View};
-use pen::Pen;
-use theme::Theme;
+use layout::clip;
+use panel::Panel;
+use theme::{Ink, Theme};
 
 /// What every part of a screen draws with.
 struct Screen<'a> {
-    pen: Pen<'a>,
+    buffer: &'a mut Buffer,
+    theme: Theme,
     model: &'a Model,
     hits: Hits,
+    /// Whether it was said somewhere that what is shown is simulated.
+    labelled: bool,
 }
 
 impl Screen<'_> {
     /// Draws a widget on the part of an area that is on the screen.
     fn render(&mut self, widget: impl Widget, area: Rect) {
-        let area = area.intersection(self.pen.screen());
-        widget.render(area, self.pen.buffer());
+        let area = area.intersection(self.buffer.area);
+        widget.render(area, self.buffer);
     }
 
     fn render_stateful<W: StatefulWidget>(&mut self, widget: W, area: Rect, state: &mut W::State) {
-        let area = area.intersection(self.pen.screen());
-        widget.render(area, self.pen.buffer(), state);
+        let area = area.intersection(self.buffer.area);
+        widget.render(area, self.buffer, state);
+    }
+
+    /// A frame with a title, and a note where there is room for both; returns the area inside.
+    fn panel(&mut self, area: Rect, title: &str, note: &str) -> Rect {
+        let note = (!note.is_empty()).then(|| Span::styled(note.to_owned(), self.theme.ink(Ink::Dim)));
+        let title = clip(title, area.width.saturating_sub(6));
+        let panel = Panel::new(self.theme).title(title).note(note);
+        let inside = panel.inner(area);
+        self.render(panel, area);
+        inside
     }
 
     /// Notes that an area answers a click.
     fn hit(&mut self, area: Rect, target: Target) {
-        let area = area.intersection(self.pen.screen());
+        let area = area.intersection(self.buffer.area);
         if !area.is_empty() {
             let area = Area {
                 x: area.x,
@@ -106,8 +118,10 @@ pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     let area = buffer.area;
     let theme = Theme::of(&model.ui.term);
     let mut screen = Screen {
-        pen: Pen::new(buffer, theme),
+        buffer,
+        theme,
         model,
+        labelled: false,
         hits: Hits {
             first: model.ui.hits.first,
             ..Hits::default()
