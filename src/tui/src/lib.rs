@@ -4,20 +4,20 @@
 //! [`update`] changes the [`model`], and [`view`] draws it. The view never changes the model, the model knows
 //! neither clock nor terminal, and a source never sees a view.
 
-pub mod app;
-pub mod check;
-pub mod cli;
-pub mod clock;
-pub mod demo;
-pub mod doctor;
-pub mod event;
-pub mod input;
-pub mod model;
-pub mod report;
+mod app;
+mod check;
+mod cli;
+mod clock;
+mod demo;
+mod doctor;
+mod event;
+mod input;
+mod model;
+mod report;
 pub mod run;
-pub mod source;
-pub mod terminal;
-pub mod update;
-pub mod view;
-pub mod words;
-pub mod wrap;
+mod source;
+mod terminal;
+mod update;
+mod view;
+mod words;
+mod wrap;

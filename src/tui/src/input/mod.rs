@@ -19,7 +19,7 @@ use crate::terminal::watch;
 use parse::Parser;
 
 /// The terminal's reading end.
-pub struct Input {
+pub(crate) struct Input {
     tty: AsyncFd<BorrowedFd<'static>>,
     parser: Parser,
     /// When a sequence that has begun is given up. Kept here, for callers cancel and call again all the time.
@@ -31,7 +31,7 @@ impl Input {
     ///
     /// # Errors
     /// When it cannot be waited for.
-    pub fn new(tty: BorrowedFd<'static>) -> io::Result<Input> {
+    pub(crate) fn new(tty: BorrowedFd<'static>) -> io::Result<Input> {
         Ok(Input {
             tty: watch(tty, Interest::READABLE)?,
             parser: Parser::default(),
@@ -43,7 +43,7 @@ impl Input {
     ///
     /// # Errors
     /// When waiting fails.
-    pub async fn next(&mut self) -> io::Result<Option<Vec<Event>>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<Event>>> {
         loop {
             let mut ready = match self.give_up_at {
                 None => self.tty.readable().await?,

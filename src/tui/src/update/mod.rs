@@ -38,7 +38,7 @@ const TOAST: Nanos = 5 * SECOND;
 const TERMINAL_GONE: u8 = 128 + 1;
 
 /// Applies an event that happened at `now`.
-pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
+pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
     // A clock that jumps back must not make ages negative.
     model.now = model.now.max(now);
     match event {

@@ -114,7 +114,7 @@ const VIEWS: [Drawing; 4] = [
 ];
 
 /// Draws `model` into a blank buffer of the terminal's size and tells which areas answer a click.
-pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
+pub(crate) fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     let area = buffer.area;
     let theme = Theme::of(&model.ui.term);
     let mut screen = Screen {
