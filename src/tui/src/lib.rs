@@ -1,7 +1,7 @@
 //! The dashboard: model, update and view, with the sources that feed it and the commands around it.
 //!
 //! Data flows one way: a source samples on its own thread, the main loop turns samples and keys into events,
-//! [`update`] changes the [`model`], and [`view`] draws it. The view never changes the model, the model knows
+//! `update` changes the `model`, and `view` draws it. The view never changes the model, the model knows
 //! neither clock nor terminal, and a source never sees a view.
 
 mod app;

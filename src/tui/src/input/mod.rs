@@ -1,7 +1,9 @@
 //! Keys and mouse from the terminal.
 //!
-//! Reads the terminal itself rather than through crossterm's event reader, which spins for ever on a terminal that is
-//! gone (a dropped connection) and blocks on a sequence that came in two parts.
+//! Reads the terminal itself rather than through crossterm's event reader. That reader spins for ever on a terminal that is gone, as a
+//! dropped connection leaves it ([crossterm#793](https://github.com/crossterm-rs/crossterm/issues/793); its
+//! [PR 1067](https://github.com/crossterm-rs/crossterm/pull/1067) is open), and takes a sequence that came in two parts for keys
+//! ([crossterm#993](https://github.com/crossterm-rs/crossterm/issues/993)).
 
 mod parse;
 
