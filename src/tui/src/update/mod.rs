@@ -25,7 +25,7 @@ use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process,
+    Action, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process,
     ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
 };
 
@@ -94,6 +94,17 @@ fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
         }
     }
     effects
+}
+
+/// Does what was asked for. What the open view has no use for does what it does everywhere.
+fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
+    let used = match model.ui.view {
+        View::Overview => overview::act(model, action),
+        View::Blocks => blocks::act(model, action),
+        View::Timeline => timeline::act(model, action),
+        View::Demo => demo::act(model, action),
+    };
+    used.unwrap_or_else(|| keys::everywhere(model, action))
 }
 
 /// Notes which channels are alive, and forgets those whose files are gone.
