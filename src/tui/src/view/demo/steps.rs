@@ -24,7 +24,7 @@ fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
         room -= width(&content);
         Span::styled(content, span.style)
     };
-    Line::from_iter(line.spans.into_iter().map(cut))
+    Line::from_iter(line.spans.into_iter().map(cut)).style(line.style)
 }
 
 /// Draws the steps; when there are too many lines the oldest leave, and what is left out can be scrolled to.
@@ -247,5 +247,20 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo,
         let marks = std::iter::once(mark).chain(std::iter::repeat("  "));
         let parts = marks.zip(wrap(&text, width.saturating_sub(2)));
         out.extend(parts.map(|(mark, part)| line([(mark.into(), theme.ink(ink)), (part, plain)])));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_cut_keeps_its_looks() {
+        let dim = Style::new().dim();
+        let cut = fit(Line::styled("abcdef", dim), 4);
+        assert_eq!(cut, Line::styled("abc…", dim));
+        let strong = Style::new().bold();
+        let pieces = fit(line([("ab".into(), strong), ("cdef".into(), dim)]), 4);
+        assert_eq!(pieces, line([("ab".into(), strong), ("c…".into(), dim)]));
     }
 }
