@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::map;
+use crate::map::{self, Map};
 
 /// A shared 64-bit word. Always accessed at this width: mixed widths on one location have no meaning in Rust's memory model.
 pub trait Word {
@@ -56,6 +56,14 @@ pub(crate) trait Words {
     #[inline(always)]
     fn words(&self) -> &[Self::W] {
         self.here().unwrap_or_default()
+    }
+}
+
+impl Words for Map {
+    type W = AtomicU64;
+    #[inline(always)]
+    fn here(&self) -> Option<&[AtomicU64]> {
+        Map::here(self)
     }
 }
 
