@@ -1,8 +1,9 @@
 //! Records as words. Word 0 of every record is its sequence word (seqlock.rs) and is not touched here.
 
 use crate::facts::Facts;
+use crate::layout::flags::{FOLLOWS, SPLIT, SPLIT_IN_LARGE};
 use crate::layout::words;
-use crate::publisher::Split;
+use crate::operation::Split;
 use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
 use crate::text;
 use crate::word::Word;
@@ -152,10 +153,7 @@ pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
     Some((segment, high(packed)))
 }
 
-/// Flags of an event, in the byte behind the place.
-pub(crate) const SPLIT: u8 = 1;
-const FOLLOWS: u8 = 2;
-pub(crate) const SPLIT_IN_LARGE: u8 = 4;
+/// The bit of the word of the place from which on an event has its flags.
 const FLAGS: u32 = 24;
 
 /// What an event says beside the facts.

@@ -75,6 +75,16 @@ pub(crate) mod lane {
     pub(crate) const CLOSED: u64 = 2;
 }
 
+/// Flags of an event.
+pub(crate) mod flags {
+    /// The block is an inactive split while it is free, of the small pool.
+    pub(crate) const SPLIT: u8 = 1;
+    /// What the event does to the figures follows from it.
+    pub(crate) const FOLLOWS: u8 = 2;
+    /// With the first: of the large pool.
+    pub(crate) const SPLIT_IN_LARGE: u8 = 4;
+}
+
 /// Words that two writers keep between them: two cache lines, because processors fetch them in pairs.
 pub(crate) const APART: usize = 16;
 /// Lanes that one channel may have.

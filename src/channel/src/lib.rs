@@ -97,6 +97,7 @@ mod layout;
 mod life;
 mod map;
 mod mirror;
+mod operation;
 #[cfg(test)]
 mod ordering_tests;
 mod place;
@@ -122,8 +123,9 @@ pub use facts::{Facts, Place, Unheld};
 pub use goodbye::Goodbye;
 pub use lane::Lane;
 pub use map::Process;
+pub use operation::{Operation, Split, Told};
 pub use place::{check_directory, named_directory, own_directories};
-pub use publisher::{Operation, Options, Publisher, Split};
+pub use publisher::{Options, Publisher};
 pub use reader::Reader;
 pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PER_THREAD_STREAMS, PoolId, Segment,
@@ -133,4 +135,4 @@ pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, Segmen
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use sweep::left_behind;
 pub use text::pool_called;
-pub use writer::{Structure, Told};
+pub use writer::Structure;
