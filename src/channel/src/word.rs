@@ -73,3 +73,21 @@ impl<W: Word> Words for Vec<W> {
         Some(self)
     }
 }
+
+/// A word of three numbers of a byte and one of 32 bits.
+#[inline(always)]
+pub(crate) fn pack(a: u8, b: u8, c: u8, high: u32) -> u64 {
+    u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16 | u64::from(high) << 32
+}
+
+/// Byte `n` of a word.
+#[inline(always)]
+pub(crate) fn byte(word: u64, n: u32) -> u8 {
+    (word >> (8 * n)) as u8
+}
+
+/// The upper 32 bits of a word.
+#[inline(always)]
+pub(crate) fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
