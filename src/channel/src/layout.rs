@@ -9,7 +9,7 @@
 
 mod check;
 
-use crate::publisher::Options;
+use crate::options::Options;
 pub(crate) use crate::section::{Layout, Section};
 use crate::section::{Row, SECTIONS};
 

@@ -98,6 +98,7 @@ mod life;
 mod map;
 mod mirror;
 mod operation;
+mod options;
 #[cfg(test)]
 mod ordering_tests;
 mod place;
@@ -124,8 +125,9 @@ pub use goodbye::Goodbye;
 pub use lane::Lane;
 pub use map::Process;
 pub use operation::{Operation, Split, Told};
+pub use options::Options;
 pub use place::{check_directory, named_directory, own_directories};
-pub use publisher::{Options, Publisher};
+pub use publisher::Publisher;
 pub use reader::Reader;
 pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PER_THREAD_STREAMS, PoolId, Segment,

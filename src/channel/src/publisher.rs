@@ -16,9 +16,7 @@ use crate::stats::DeviceStats;
 use crate::writer::{Structure, Writer};
 
 mod create;
-mod options;
-
-pub use options::Options;
+mod fit;
 
 /// A channel being published. One writer: every method that stores takes `&mut self`.
 ///

@@ -18,14 +18,14 @@
 //! 2. `section.rs`: the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free number and that
 //!    function.
 //! 3. `snapshot.rs`: a field, which is `None` where the file has no such section: what an old file does not tell is not zero.
-//! 4. `publisher/options.rs`: how many records there is room for, if the program is to choose. None by default keeps the files of
+//! 4. `options.rs`: how many records there is room for, if the program is to choose. None by default keeps the files of
 //!    programs that have nothing to say as they are.
 //!
 //! The number of a kind is never used again, and the meaning of a word never changes.
 
 use crate::error::ReadError;
 use crate::layout::{APART, GROUP, LANES_MAX, live, words};
-use crate::publisher::Options;
+use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
 
