@@ -1,8 +1,8 @@
 //! Records as words. Word 0 of every record is its sequence word (seqlock.rs) and is not touched here.
 
 use crate::facts::Facts;
-use crate::layout::flags::{FOLLOWS, SPLIT, SPLIT_IN_LARGE};
-use crate::layout::words;
+use crate::format::flags::{FOLLOWS, SPLIT, SPLIT_IN_LARGE};
+use crate::format::words;
 use crate::operation::Split;
 use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
 use crate::text;

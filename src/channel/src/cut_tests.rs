@@ -115,7 +115,7 @@ fn fresh() -> Writer<Memory> {
         word.0.set(value);
     }
     let boot = crate::identity::pack(&crate::identity::of_this_process(None, "").unwrap());
-    for (word, value) in words[crate::layout::IDENTITY..].iter_mut().zip(boot) {
+    for (word, value) in words[crate::format::IDENTITY..].iter_mut().zip(boot) {
         word.0.set(value);
     }
     let mut writer = Writer::new(Rc::new(words), layout);

@@ -7,8 +7,9 @@
 use crate::cells::LaneCells;
 use crate::codec::What;
 use crate::facts::{Facts, Unheld};
-use crate::layout::words::LANE_CELL;
-use crate::layout::{Layout, lane};
+use crate::format::lane;
+use crate::format::words::LANE_CELL;
+use crate::layout::Layout;
 use crate::map::Map;
 use crate::operation::{Operation, Told};
 use crate::put::{self, Ring, Slots, WRITERS};

@@ -20,7 +20,7 @@
 //! runs, publishes nothing either, but keeps the lock for as long as it lives.
 //!
 //! # The layout
-//! Little-endian words of 64 bits, always accessed as such (`layout.rs`, `codec.rs`):
+//! Little-endian words of 64 bits, always accessed as such (`format.rs`, `codec.rs`):
 //! ```text
 //! bytes 0..64   frozen for ever: magic "gpumemch", format version, least reader version, file length,
 //!               table of contents (offset, entries), identity offset, 0
@@ -88,6 +88,7 @@ mod cut_tests;
 mod discover;
 mod error;
 mod facts;
+mod format;
 #[cfg(test)]
 mod golden_tests;
 mod goodbye;

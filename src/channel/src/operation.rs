@@ -1,7 +1,7 @@
 //! The one thing that has to be published fast.
 
 use crate::facts::Facts;
-use crate::layout::flags::{SPLIT, SPLIT_IN_LARGE};
+use crate::format::flags::{SPLIT, SPLIT_IN_LARGE};
 use crate::record::{Block, BlockState, EventKind, PoolId};
 
 /// A request that hit the cache, or a block that came back to it, without any change of structure. Not for a block that waits for the

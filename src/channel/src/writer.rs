@@ -8,8 +8,9 @@
 use crate::cells::{CellWriter, Touched};
 use crate::codec::{self, What};
 use crate::facts::{Facts, Unheld};
+use crate::format::{Section, live, words};
 use crate::lane::LaneWriter;
-use crate::layout::{Layout, Section, live, words};
+use crate::layout::Layout;
 use crate::operation::{Operation, Split, Told};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::{BlockState, Device, Event, EventKind};

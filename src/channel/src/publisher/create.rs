@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 
 use super::Publisher;
 use crate::error::CreateError;
-use crate::layout::IDENTITY;
+use crate::format::IDENTITY;
 use crate::map::{LockedFile, Map, Process, file_size_limit};
 use crate::options::Options;
 use crate::snapshot::Identity;

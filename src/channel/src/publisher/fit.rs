@@ -1,6 +1,7 @@
 //! How much of its file system a channel takes.
 
-use crate::layout::{LANES_MAX, Layout, words};
+use crate::format::{LANES_MAX, words};
+use crate::layout::Layout;
 use crate::options::Options;
 
 /// What one channel takes of its file system at most, where it is to fit.
