@@ -6,12 +6,12 @@ use std::cell::Cell as StdCell;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use super::word::{Word, Words};
 use crate::cells::Touched;
 use crate::layout::{Capacity, Layout};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment};
 use crate::snapshot::Snapshot;
 use crate::stats::DeviceStats;
+use crate::word::{Word, Words};
 use crate::writer::Writer;
 use crate::{Life, Reader};
 

@@ -65,7 +65,7 @@
 //! survives 1,000 kills of programs that embed `gpumem-alloc` (the workspace's `tests/tests/kill`).
 //!
 //! # Trust
-//! A reader believes nothing (`layout/check.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
+//! A reader believes nothing (`layout/check.rs`, `reader/open.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
 //! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`](gpumem_text::clean)ed before it can reach a terminal. What
 //! overlaps or contradicts itself is counted as malformed, what does not fit into the tables of blocks or segments as untracked, what
 //! cannot be read consistently as lagging, and figures that cannot be true are marked as such; nothing is guessed. Our own user's files in our own
@@ -89,6 +89,7 @@ mod discover;
 mod error;
 mod facts;
 mod format;
+mod found;
 #[cfg(test)]
 mod golden_tests;
 mod goodbye;
@@ -119,9 +120,10 @@ mod word;
 mod writer;
 
 pub use cells::Touched;
-pub use discover::{Found, Problem, ProblemKind, Scan, discover, removed_channel_of};
+pub use discover::{Problem, ProblemKind, Scan, discover, removed_channel_of};
 pub use error::{CreateError, OpenError, ReadError};
 pub use facts::{Facts, Place, Unheld};
+pub use found::Found;
 pub use goodbye::Goodbye;
 pub use lane::Lane;
 pub use map::Process;

@@ -19,15 +19,6 @@ use crate::word::{Word, Words};
 /// Words of a file that are read at a time when it is not mapped.
 const CHUNK_WORDS: usize = 4 * 1024;
 
-/// Whose directory a file is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Access {
-    /// One of our own user's: a file of our own user's in it is mapped.
-    Own,
-    /// It may be anybody's: no file in it is mapped.
-    Foreign,
-}
-
 /// A channel's words.
 pub(crate) enum Source {
     Mapped(Map),
