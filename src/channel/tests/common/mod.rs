@@ -29,6 +29,14 @@ pub(crate) fn channel_dir() -> tempfile::TempDir {
         .unwrap()
 }
 
+/// How much of a campaign that takes `full` steps is run: a tenth, or with `GPUMEM_FULL=1` all of it.
+pub(crate) fn campaign(full: u64) -> u64 {
+    match std::env::var_os("GPUMEM_FULL") {
+        Some(_) => full,
+        None => full.div_ceil(10),
+    }
+}
+
 /// What is in there.
 pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gpumem_channel::{BlockState, Event, EventKind, LaneFigures, Life, Reader, Snapshot};
 
 use crate::common::Count;
-use crate::program::LANES;
+use crate::lane_stress::program::LANES;
 
 /// What a reader was shown so far.
 pub(crate) struct Witness {

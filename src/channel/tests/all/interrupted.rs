@@ -1,12 +1,10 @@
 //! Signals that come all the time, as under a sampling profiler.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::os::unix::fs::MetadataExt;
 
-use common::{channel_dir, interrupt_room_beyond};
 use gpumem_channel::{Options, Publisher};
+
+use crate::common::{channel_dir, interrupt_room_beyond};
 
 const MOST: u32 = 1 << 20;
 

@@ -1,7 +1,4 @@
 //! What forked children do to their parent's channel, and make of their own.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::cell::RefCell;
 use std::os::unix::process::CommandExt;
@@ -9,12 +6,15 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
 
-use common::{at_fork, channel_dir, close_stdio, ended, files, fork, operate, options, raw_fork, victim};
 use gpumem_channel::{Life, Options, Process, Publisher, Reader};
+
+use crate::alone;
+use crate::common::{at_fork, channel_dir, close_stdio, ended, files, fork, operate, options, raw_fork, victim};
 
 /// What a daemon writes to a stderr that it closed would come into the file.
 #[test]
 fn a_channel_takes_no_number_of_closed_stdio() {
+    let _alone = alone();
     let dir = channel_dir();
     let child = fork(|| {
         close_stdio();
@@ -27,10 +27,11 @@ fn a_channel_takes_no_number_of_closed_stdio() {
 
 #[test]
 fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {
+    let _alone = alone();
     // As Python's fork-based data loaders, which can outlive the training process.
     let dir = channel_dir();
     let note = channel_dir().keep().join("child");
-    let victim = victim("forking_victim", dir.path())
+    let victim = victim("forks::forking_victim", dir.path())
         .env("GPUMEM_TEST_NOTE", &note)
         .status()
         .unwrap();
@@ -82,9 +83,10 @@ fn forking_victim() {
 
 #[test]
 fn a_child_that_is_forked_while_a_channel_is_made_does_not_keep_it_alive() {
+    let _alone = alone();
     // As a server that starts its workers while one of its threads allocates for the first time.
     let dir = channel_dir();
-    let mut victim = victim("victim_that_forks_meanwhile", dir.path())
+    let mut victim = victim("forks::victim_that_forks_meanwhile", dir.path())
         .process_group(0)
         .spawn()
         .unwrap();
@@ -145,6 +147,7 @@ fn meddle(publisher: &mut Publisher) {
 
 #[test]
 fn a_child_in_which_no_handler_ran_touches_nothing() {
+    let _alone = alone();
     // As sandboxes and checkpointing make them: `_Fork`, or `clone` without CLONE_VM.
     let dir = channel_dir();
     let mut publisher = Publisher::create(&options(dir.path())).unwrap();
@@ -163,8 +166,9 @@ fn a_child_in_which_no_handler_ran_touches_nothing() {
 
 #[test]
 fn children_in_which_no_handler_ran_have_channels_of_their_own() {
+    let _alone = alone();
     let dir = channel_dir();
-    let victim = victim("victim_without_handlers", dir.path()).status().unwrap();
+    let victim = victim("forks::victim_without_handlers", dir.path()).status().unwrap();
     assert!(victim.success(), "{victim}");
     assert_eq!(files(dir.path()).len(), 3);
 }
@@ -205,8 +209,9 @@ fn has_a_channel_and_children(dir: &Path, inherited: &mut Vec<(Process, Publishe
 /// Another library's handler, which was there before ours, may find what its process had, and make something.
 #[test]
 fn a_handler_that_runs_first_touches_nothing_and_keeps_what_it_makes() {
+    let _alone = alone();
     let dir = channel_dir();
-    let victim = victim("victim_with_a_handler", dir.path()).status().unwrap();
+    let victim = victim("forks::victim_with_a_handler", dir.path()).status().unwrap();
     assert!(victim.success(), "{victim}");
 }
 
@@ -247,8 +252,9 @@ fn victim_with_a_handler() {
 
 #[test]
 fn threads_that_are_the_first_to_ask_are_of_one_process() {
+    let _alone = alone();
     let dir = channel_dir();
-    let victim = victim("victim_of_many_threads", dir.path()).status().unwrap();
+    let victim = victim("forks::victim_of_many_threads", dir.path()).status().unwrap();
     assert!(victim.success(), "{victim}");
 }
 

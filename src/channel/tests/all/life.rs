@@ -1,7 +1,4 @@
 //! Alive, closed, died; whose file it is; what stays behind and what is swept.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,8 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Heap, channel_dir, files, options, publisher, victim};
 use gpumem_channel::{CreateError, Life, Options, Publisher, Reader};
+
+use crate::common::{Heap, channel_dir, files, options, publisher, victim};
 
 #[test]
 fn alive_while_it_publishes_closed_once_it_is_dropped() {
@@ -34,9 +32,19 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
         "its black box stays"
     );
     assert_eq!(files(dir.path()).len(), 1, "and nothing else");
-    // Where one is already a name is enough. Nothing else here has a path that is not a whole one.
-    std::env::set_current_dir(dir.path()).unwrap();
-    Reader::open(path.file_name().unwrap().as_ref()).unwrap();
+    let status = victim("life::victim_beside_a_channel", path.file_name().unwrap().as_ref())
+        .current_dir(dir.path())
+        .status()
+        .unwrap();
+    assert!(status.success(), "where one is already a name is enough");
+}
+
+/// The other process of the test above; does nothing by itself.
+#[test]
+fn victim_beside_a_channel() {
+    if let Some(name) = std::env::var_os("GPUMEM_TEST_VICTIM") {
+        Reader::open(name.as_ref()).unwrap();
+    }
 }
 
 /// Whoever comes later is refused in a directory that its owner may not search or write, whatever mask he has.
@@ -45,7 +53,7 @@ fn a_mask_that_takes_from_the_owner_takes_nothing_here() {
     for mask in ["0177", "0277"] {
         let dir = channel_dir();
         let inside = dir.path().join("made");
-        let mut masked = victim("victim_with_a_mask", &inside);
+        let mut masked = victim("life::victim_with_a_mask", &inside);
         assert!(masked.env("GPUMEM_TEST_MASK", mask).status().unwrap().success());
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!((mode(&inside), mode(&files(&inside)[0])), (0o700, 0o600), "{mask}");
@@ -70,7 +78,7 @@ fn victim_with_a_mask() {
 #[test]
 fn a_job_has_its_name_in_whatever_encoding() {
     let dir = channel_dir();
-    let mut named = victim("victim_of_a_job", dir.path());
+    let mut named = victim("life::victim_of_a_job", dir.path());
     assert!(
         named
             .env("GPUMEM_JOB", OsStr::from_bytes(b"caf\xe9 7"))
@@ -99,7 +107,9 @@ fn victim_of_a_job() {
 #[test]
 fn what_another_copy_has_named_stays_and_the_next_name_is_taken() {
     let dir = channel_dir();
-    let status = victim("victim_that_executes_itself", dir.path()).status().unwrap();
+    let status = victim("life::victim_that_executes_itself", dir.path())
+        .status()
+        .unwrap();
     assert!(status.success(), "{status}");
     let mut lives: Vec<(PathBuf, Life)> = files(dir.path())
         .into_iter()
@@ -122,7 +132,7 @@ fn victim_that_executes_itself() {
         return;
     }
     let second = publisher();
-    let error = victim("victim_that_executes_itself", dir.as_ref())
+    let error = victim("life::victim_that_executes_itself", dir.as_ref())
         .env("GPUMEM_TEST_AGAIN", "")
         .exec();
     drop((first, second));
@@ -133,7 +143,7 @@ fn victim_that_executes_itself() {
 #[test]
 fn a_process_has_256_channels() {
     let dir = channel_dir();
-    let status = victim("victim_with_many_channels", dir.path()).status().unwrap();
+    let status = victim("life::victim_with_many_channels", dir.path()).status().unwrap();
     assert!(status.success(), "{status}");
 }
 
@@ -225,8 +235,7 @@ fn a_directory_that_others_can_enter_or_that_is_on_disk_is_refused() {
 fn a_channel_that_does_not_fit_is_refused_in_one_sentence_and_leaves_nothing() {
     let dir = channel_dir();
     let note = channel_dir();
-    let script =
-        "mount -t tmpfs -o size=64k,mode=700 gpumem-test \"$GPUMEM_TEST_VICTIM\" && \"$0\" --exact cramped_victim";
+    let script = "mount -t tmpfs -o size=64k,mode=700 gpumem-test \"$GPUMEM_TEST_VICTIM\" && \"$0\" --exact life::cramped_victim";
     let status = Command::new("unshare")
         .args(["--mount", "sh", "-c", script])
         .arg(std::env::current_exe().unwrap())
@@ -358,10 +367,10 @@ fn another_users_channel_is_read_by_root_without_mapping_it() {
         assert_eq!(snapshot.devices[0].stats, Some(heap.stats));
         heap.step(&mut publisher);
     }
-    let name = publisher.path().file_name().unwrap().to_string_lossy().into_owned();
+    let path = publisher.path().to_str().unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     assert_eq!(
-        maps.lines().filter(|line| line.contains(&name)).count(),
+        maps.lines().filter(|line| line.ends_with(path)).count(),
         1,
         "only the publisher maps it"
     );

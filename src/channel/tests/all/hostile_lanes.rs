@@ -1,13 +1,11 @@
 //! Lanes that lie.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Count, channel_dir, operate, options, publisher_with};
 use gpumem_channel::{DeviceStats, Event, EventKind, LaneFigures, OpenError, Options, Reader, Snapshot, Touched};
+
+use crate::common::{Count, channel_dir, operate, options, publisher_with};
 
 /// Kinds of sections.
 const LIVE: u64 = 1;

@@ -1,15 +1,13 @@
 //! A small file system: what ended programs left takes a part of it at most, and makes way for those that begin.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use common::{channel_dir, files, options, victim};
 use gpumem_channel::{CreateError, Device, DeviceStats, Life, Options, Publisher, Reader, Touched, left_behind};
+
+use crate::common::{channel_dir, files, options, victim};
 
 const MIB: u64 = 1 << 20;
 
@@ -75,7 +73,7 @@ fn fill(dir: &Path, left: u64) {
 /// As Docker's `/dev/shm`, in which programs run one after the other.
 #[test]
 fn black_boxes_take_a_quarter_of_their_file_system_at_most() {
-    in_small_tmpfs("64m", "one_program_after_the_other");
+    in_small_tmpfs("64m", "room::one_program_after_the_other");
 }
 
 #[test]
@@ -103,7 +101,7 @@ fn one_program_after_the_other() {
 
 #[test]
 fn the_ranks_of_a_job_leave_room_to_those_that_load_its_data() {
-    in_small_tmpfs("64m", "eight_ranks");
+    in_small_tmpfs("64m", "room::eight_ranks");
 }
 
 #[test]
@@ -125,7 +123,7 @@ fn eight_ranks() {
 /// They go before the file is made, not only where there is no room for both.
 #[test]
 fn a_black_box_beyond_a_quarter_goes_and_smaller_older_ones_stay() {
-    in_small_tmpfs("8m", "large_and_small_ones");
+    in_small_tmpfs("8m", "room::large_and_small_ones");
 }
 
 #[test]
@@ -140,7 +138,7 @@ fn large_and_small_ones() {
 
 #[test]
 fn who_finds_no_room_takes_that_of_black_boxes_the_oldest_first() {
-    in_small_tmpfs("8m", "no_room");
+    in_small_tmpfs("8m", "room::no_room");
 }
 
 #[test]
@@ -193,7 +191,7 @@ fn no_room() {
 /// There is room, and not for one more file: a black box makes way, and where there is none that is said.
 #[test]
 fn a_file_system_without_inodes_is_not_called_full() {
-    in_small_tmpfs("64m,nr_inodes=8", "no_inodes");
+    in_small_tmpfs("64m,nr_inodes=8", "room::no_inodes");
 }
 
 #[test]
@@ -220,7 +218,7 @@ fn no_inodes() {
 /// none in the end either, took a part of their room for a moment.
 #[test]
 fn who_begins_at_the_same_time_takes_nothing_from_another() {
-    in_small_tmpfs("32m", "eight_at_once");
+    in_small_tmpfs("32m", "room::eight_at_once");
 }
 
 #[test]

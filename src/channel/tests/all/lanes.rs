@@ -1,13 +1,11 @@
 //! Lanes: what others publish beside the publisher comes out as one channel.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{Count, channel_dir, operate, options, publisher};
 use gpumem_channel::{
     Block, BlockState, DeviceStats, Event, EventKind, Lane, LaneFigures, Operation, PoolId, Publisher, Reader, Segment,
     Split, Stat, Touched,
 };
+
+use crate::common::{Count, channel_dir, operate, options, publisher};
 
 const SIZE: u64 = 4096;
 const REQUESTED: u64 = 4000;

@@ -1,10 +1,8 @@
 //! Memory that went back to the driver and came again as part of another segment, seen while the publisher is in the middle of saying so.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{channel_dir, publisher};
 use gpumem_channel::{Block, BlockState, PoolId, Publisher, Reader, Segment, SegmentKind};
+
+use crate::common::{channel_dir, publisher};
 
 const MIB: u64 = 1 << 20;
 

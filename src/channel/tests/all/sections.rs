@@ -1,14 +1,12 @@
 //! Files with sections that this reader does not know, and without some that it does: those of newer programs and of older ones.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::path::Path;
 
-use common::{channel_dir, operate, options, publisher_with};
 use gpumem_channel::{
     Block, BlockState, DeviceStats, Event, EventKind, OpenError, Options, PoolId, Reader, Segment, Snapshot, Touched,
 };
+
+use crate::common::{channel_dir, operate, options, publisher_with};
 
 /// Kinds of sections, by whether a file may be without them.
 const REQUIRED: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];

@@ -1,13 +1,11 @@
 //! One publisher, one reader, real files: what goes in comes out.
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-mod common;
-
-use common::{Heap, channel_dir, operate, options, publisher};
 use gpumem_channel::{
     Block, BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Segment,
     Touched,
 };
+
+use crate::common::{Heap, channel_dir, operate, options, publisher};
 
 /// A lane whose stream has ended goes on about another one: its numbers go on, what it counted stays counted.
 #[test]
@@ -62,7 +60,7 @@ fn a_published_map_is_read_back_exactly() {
     let identity = &snapshot.identity;
     let us = (std::process::id(), rustix::process::geteuid().as_raw());
     assert_eq!((identity.pid, identity.uid), us);
-    assert!(identity.program.starts_with("roundtrip-"), "{}", identity.program);
+    assert!(identity.program.starts_with("all-"), "{}", identity.program);
     assert_eq!(snapshot.devices.len(), 1);
     assert_eq!(snapshot.devices[0].device, device);
     assert_eq!(snapshot.devices[0].stats, Some(heap.stats));

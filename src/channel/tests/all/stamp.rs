@@ -1,14 +1,12 @@
 //! Requests that hit the cache share looks at the clock, and how far that can put them off.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{channel_dir, options};
 use gpumem_channel::{
     Block, BlockState, Device, DeviceStats, Event, EventKind, Operation, Publisher, Reader, Segment, Split, Touched,
 };
+
+use crate::common::{channel_dir, options};
 
 const SMALL: u64 = 4096;
 const BIG: u64 = 256 << 20;

@@ -1,14 +1,12 @@
 //! Who publishes, where the system says little of it or says it oddly.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{channel_dir, files, options, victim};
 use gpumem_channel::{Life, Publisher, Reader};
+
+use crate::common::{channel_dir, files, options, victim};
 
 /// The folder of a test that another one runs in a process of its own.
 fn folder() -> Option<PathBuf> {
@@ -23,7 +21,7 @@ fn life(path: &Path) -> Life {
 #[test]
 fn a_name_that_is_cut_in_a_character_keeps_nobody_from_publishing() {
     let dir = channel_dir();
-    assert!(victim("of_half_a_name", dir.path()).status().unwrap().success());
+    assert!(victim("who::of_half_a_name", dir.path()).status().unwrap().success());
     assert_eq!(files(dir.path()).len(), 1);
 }
 
@@ -42,7 +40,7 @@ fn of_half_a_name() {
 fn who_does_not_know_the_boot_publishes_and_sees_who_lives() {
     let dir = channel_dir();
     let outside = Publisher::create(&options(dir.path())).unwrap();
-    let victim = victim("where_the_boot_is_not_known", dir.path());
+    let victim = victim("who::where_the_boot_is_not_known", dir.path());
     let run = |script: &str| {
         let mut unshare = Command::new("unshare");
         let unshare = unshare

@@ -1,21 +1,16 @@
 //! What programs do to the channel that lives in them.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::fs::File;
-use std::sync::{Mutex, PoisonError};
 
-use common::{channel_dir, ended, fork, options, put_in_place_of};
 use gpumem_channel::{Life, Publisher, Reader};
 
-/// A child that one test forks has the descriptors of the others, and with them their life signs: one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+use crate::alone;
+use crate::common::{channel_dir, ended, fork, options, put_in_place_of};
 
 /// Daemons close all descriptors there are, and the numbers become those of files of their own.
 #[test]
 fn a_descriptor_that_the_program_closed_is_the_programs() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let life = || Reader::open(publisher.path()).unwrap().life().unwrap();
@@ -35,7 +30,7 @@ fn a_descriptor_that_the_program_closed_is_the_programs() {
 
 #[test]
 fn a_goodbye_ends_nothing_and_keeps_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let path = publisher.path().to_owned();

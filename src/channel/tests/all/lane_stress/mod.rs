@@ -1,19 +1,17 @@
 //! Four lanes and the publisher at work at the same time, while a reader looks: what it is shown of each lane is what the lane's
 //! events say, no block is of two moments, and what happened on both sides of a meeting comes in that order.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod kill;
 mod program;
 mod witness;
 
 use std::sync::atomic::Ordering;
 
-use common::{Random, channel_dir};
 use gpumem_channel::Reader;
 use program::{LANES, OPERATIONS, PAIRS, Program, RING, ROUNDS, UNIT, Watch, addr};
 use witness::Witness;
+
+use crate::common::{Random, channel_dir};
 
 #[test]
 fn lanes_and_publisher_at_work_are_shown_as_they_are() {

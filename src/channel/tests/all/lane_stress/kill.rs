@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use gpumem_channel::Reader;
 
-use crate::common::{Random, channel_dir};
-use crate::program::{LANES, Program};
-use crate::witness::Witness;
+use crate::common::{Random, campaign, channel_dir};
+use crate::lane_stress::program::{LANES, Program};
+use crate::lane_stress::witness::Witness;
 
-const KILLS: u64 = 40;
 /// The rings hold all events of a victim.
 const RING: u64 = 1 << 16;
 
@@ -18,10 +17,11 @@ const RING: u64 = 1 << 16;
 fn what_a_kill_leaves_of_lanes_is_what_their_events_say() {
     let mut random = Random(77);
     let (mut events, mut cut_off) = (0, 0);
-    for _ in 0..KILLS {
+    let kills = campaign(40);
+    for _ in 0..kills {
         let dir = channel_dir();
         let mut victim = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kill::victim"])
+            .args(["--exact", "lane_stress::kill::victim"])
             .env("GPUMEM_TEST_VICTIM", dir.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -47,8 +47,8 @@ fn what_a_kill_leaves_of_lanes_is_what_their_events_say() {
         events += black_box.event_count;
         cut_off += u64::from(!black_box.devices[0].segments[0].complete);
     }
-    assert!(events > KILLS * 1_000, "only {events} events");
-    println!("{KILLS} kills after {events} events, {cut_off} in the middle of a block");
+    assert!(events > kills * 1_000, "only {events} events");
+    println!("{kills} kills after {events} events, {cut_off} in the middle of a block");
 }
 
 /// The one channel of a directory, once it is there.
