@@ -1,10 +1,8 @@
 //! Files that ask for more than there is: what is shared, nested or packed a million times.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{SMALL, gzip, pickle, read_value, small, with_value};
 use gpumem_snapshot::{Limits, ReadError, Snapshot, Value};
+
+use crate::common::{SMALL, gzip, pickle, read_value, small, with_value};
 
 /// A tuple of two, each of which is the same tuple of two, and so on.
 fn laughs(levels: u8) -> Vec<u8> {
@@ -141,7 +139,7 @@ fn json_shares_what_it_repeats() {
 #[test]
 fn a_real_file_takes_a_third_of_what_it_may() {
     let mut bytes = Vec::new();
-    let real = std::fs::read(common::real_path()).unwrap();
+    let real = std::fs::read(crate::common::real_path()).unwrap();
     std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(&real[..]), &mut bytes).unwrap();
     let all = Limits::default().memory_ratio * bytes.len() as u64;
     let third = Limits {

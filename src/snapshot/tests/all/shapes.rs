@@ -1,11 +1,9 @@
 //! What is a snapshot, what old and new versions write, and what is none.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{json, pickle, repr};
 use gpumem_snapshot::{Action, BlockState, SegmentType, Snapshot};
 use serde_json::{Value, json as literal};
+
+use crate::common::{json, pickle, repr};
 
 fn read(value: &Value) -> Result<Snapshot, String> {
     Snapshot::from_bytes(value.to_string().as_bytes()).map_err(|error| error.to_string())

@@ -1,11 +1,9 @@
 //! Files that are cut off, damaged, or made to hurt.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{SMALL, gzip, json, pickle, real_path, small, with_value};
 use gpumem_snapshot::{PickleError, ReadError, Snapshot};
 use proptest::prelude::*;
+
+use crate::common::{SMALL, gzip, json, pickle, real_path, small, with_value};
 
 /// Whatever was read can be used.
 fn use_it(snapshot: &Snapshot) {

@@ -1,13 +1,11 @@
 //! Any snapshot that can be made is the same when written and read again.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{json, pickle};
 use gpumem_snapshot::{
     Action, Annotation, Block, BlockState, Frame, Segment, SegmentType, Snapshot, StackId, TraceEntry, Value, ValueId,
 };
 use proptest::prelude::*;
+
+use crate::common::{json, pickle};
 
 /// A value before it has a number.
 #[derive(Clone, Debug)]

@@ -1,10 +1,8 @@
 //! Pickle, opcode by opcode. The long literals are what Python 3.11's `pickle.dumps` wrote.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{VALUE_AT, read_value, repr};
 use gpumem_snapshot::{ReadError, Snapshot};
+
+use crate::common::{VALUE_AT, read_value, repr};
 
 #[test]
 fn python_writes_the_same_values_in_every_protocol() {

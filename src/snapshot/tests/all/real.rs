@@ -1,10 +1,8 @@
 //! A real snapshot: ten steps of a GPT on an H100, PyTorch 2.11.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{json, pickle, real_path};
 use gpumem_snapshot::{Action, RequestKind, Snapshot, Value};
+
+use crate::common::{json, pickle, real_path};
 
 fn real() -> Snapshot {
     Snapshot::read(real_path()).unwrap()

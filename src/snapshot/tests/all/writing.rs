@@ -1,12 +1,10 @@
 //! What is written, byte for byte, and what a program that has no file makes of the types.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{json, pickle};
 use gpumem_snapshot::{
     Action, Annotation, Block, BlockState, Frame, Segment, SegmentType, Snapshot, TraceEntry, Value, WriteError,
 };
+
+use crate::common::{json, pickle};
 
 /// One segment, two events with one call stack.
 fn small() -> Snapshot {

@@ -1,0 +1,13 @@
+//! The tests of the crate, one module for each idea.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bounds;
+mod hostile;
+mod opcodes;
+mod real;
+mod roundtrip;
+mod shapes;
+mod writing;
