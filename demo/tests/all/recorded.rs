@@ -1,6 +1,5 @@
 //! Whole programs, as PyTorch 2.11 asked for memory on an H100 (`tests/gpu/record.py`), on the simulated device: how much memory is
 //! reserved for them, and that what repeats itself is not mapped again. They share nothing but that their sizes change all the time.
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

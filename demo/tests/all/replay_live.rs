@@ -1,15 +1,13 @@
 //! A replay to be looked at: its pace, what can be said to it, and what it says.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{Ran, play, steered};
 use gpumem_demo::{DemoError, End, Ended, Replay, RunArgs};
+
+use crate::common::{Ran, play, steered};
 
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/llm_serving_2000.csv.gz");
 
@@ -26,7 +24,7 @@ fn replay(speed: &str, passes: u64) -> Replay {
 fn args() -> RunArgs {
     RunArgs {
         budget: None,
-        ..common::args()
+        ..crate::common::args()
     }
 }
 

@@ -1,5 +1,4 @@
 //! Excerpts of real traces through every allocator of the simulated device.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};

@@ -1,6 +1,5 @@
 //! Whole programs of several streams, as PyTorch 2.11 asked for memory on H100s, on a simulated device that is behind: memory that a stream
 //! gave back is another one's once the work on it is done, and not before, where it may have it at all (`cross_stream_reuse`).
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 //! A demo as a process: signals, the death of its parent, a reader that goes away.
 //!
 //! These tests run this test program again as the demo (the test `child`), as a dashboard runs itself again.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -50,7 +49,7 @@ fn child() {
 
 fn this_program(role: &str, channels: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--nocapture", "--test-threads", "1"]);
+    command.args(["--exact", "process::child", "--nocapture", "--test-threads", "1"]);
     command.env(ROLE, role).env(DIR, channels);
     command
 }

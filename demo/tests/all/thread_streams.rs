@@ -1,5 +1,4 @@
 //! What programs recorded whose threads have default streams of their own: their numbers are no threads' of the replay.
-#![allow(clippy::unwrap_used)]
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,12 +1,10 @@
 //! `demo fragmentation` from end to end on the simulated device.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{args, play, play_into, steered};
 use gpumem_demo::protocol::Kind;
 use gpumem_demo::{BudgetError, DemoError, End, Ended, Fix, Fragmentation, MIN_BUDGET, RunArgs, Sizes, exit_code};
 use gpumem_text::units::MIB;
+
+use crate::common::{args, play, play_into, steered};
 
 /// The demo with its default fix.
 fn demo() -> Fragmentation {

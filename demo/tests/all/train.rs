@@ -1,16 +1,14 @@
 //! `demo train` on the simulated device.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 
 use std::io::{BufReader, PipeWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use common::{args, play, steered};
 use gpumem_demo::protocol::Body;
 use gpumem_demo::{DemoError, End, Ended, RunArgs, Train, exit_code};
 use gpumem_text::units::MIB;
+
+use crate::common::{args, play, steered};
 
 fn train(steps: u64) -> Train {
     Train {

@@ -1,12 +1,10 @@
 //! A demo that is in no list: what this crate needs of one is its type.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-mod common;
 
 use clap::Args;
-use common::{args, steered};
 use gpumem_demo::protocol::{Kind, Outcome};
 use gpumem_demo::{Chosen, Demo, Stage, Stop};
+
+use crate::common::{args, steered};
 
 /// Ends at once.
 #[derive(Clone, Debug, Args)]

@@ -1,0 +1,15 @@
+//! The tests of the crate, one module for each idea.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod behind;
+mod fragmentation;
+mod new_demo;
+mod process;
+mod recorded;
+mod replay;
+mod replay_live;
+mod thread_streams;
+mod train;
