@@ -1,10 +1,6 @@
 //! What tests begin with: an allocator that publishes nothing, on a simulated device.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "each test binary uses its part"
-)]
+
+use std::process::Command;
 
 use gpumem_alloc::device::{Sim, SimConfig, Timeline};
 use gpumem_alloc::{Allocator, Buffer, Config, Error, OomReport, Publish, SegmentMode, Stream};
@@ -57,5 +53,30 @@ pub(crate) fn short<T: std::fmt::Debug>(result: Result<T, Error>) -> OomReport {
     match result {
         Err(Error::OutOfMemory(report)) => *report,
         other => panic!("{other:?}"),
+    }
+}
+
+/// Runs a test, of this path, by itself in another process; whether this is that one.
+pub(crate) fn has_a_process(test: &str) -> bool {
+    const IS_ALONE: &str = "GPUMEM_TEST_ALONE";
+    if std::env::var_os(IS_ALONE).is_some() {
+        return true;
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    let output = program
+        .args(["--exact", test, "--nocapture"])
+        .env(IS_ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{test}: {said}");
+    false
+}
+
+/// How many cases of a campaign that has `full` of them are run: a tenth, or with `GPUMEM_FULL=1` all.
+pub(crate) fn campaign(full: u32) -> u32 {
+    match std::env::var_os("GPUMEM_FULL") {
+        Some(_) => full,
+        None => full.div_ceil(10),
     }
 }

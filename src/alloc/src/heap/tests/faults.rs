@@ -5,9 +5,9 @@
 use proptest::prelude::*;
 
 use crate::device::{Call, Live, Sim, SimConfig, Timeline};
-use crate::heap::tests::heap_on;
 use crate::heap::tests::model::World;
 use crate::heap::tests::program::{config, program};
+use crate::heap::tests::{campaign, heap_on};
 use crate::heap::*;
 use crate::pool::{Overflow, PoolConfig};
 use crate::stream::Stream;
@@ -340,7 +340,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: campaign(200), ..ProptestConfig::default() })]
 
     /// The same over random programs with several failures each.
     #[test]

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use crate::device::{Sim, SimConfig, Timeline};
+use crate::heap::tests::campaign;
 use crate::heap::tests::naive::{self, Naive};
 use crate::heap::tests::pools::Pools;
 use crate::heap::tests::program::{Op, TOTAL, config, program, timeline};
@@ -318,7 +319,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: campaign(400), ..ProptestConfig::default() })]
 
     #[test]
     fn random_programs_keep_every_promise(config in config(), timeline in timeline(), ops in program(120)) {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use crate::config::SegmentMode;
 use crate::device::{Sim, SimConfig, Timeline};
+use crate::heap::tests::campaign;
 use crate::heap::tests::model::World;
 use crate::heap::tests::program::{Op, config, program};
 use crate::heap::tests::streams::insist;
@@ -143,7 +144,7 @@ fn assert_possible(maps: &[std::sync::Arc<SegmentMap>]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: campaign(60), ..ProptestConfig::default() })]
 
     #[test]
     fn the_channel_shows_the_heap(config in config(), ops in program(60)) {
