@@ -66,9 +66,9 @@ impl Nvml {
                 NvmlState::Ready
             }
             Err(code) => {
-                let why = self.calls.text(code);
+                let why = code.text();
                 self.rows.iter_mut().for_each(|row| row.lose(&why));
-                load::failed(&self.calls, code, &self.root)
+                load::failed(code, &self.root)
             }
         };
         self.merge_slow();
@@ -107,34 +107,13 @@ impl Nvml {
         }
         let device = match self.calls.device(index) {
             Ok(device) => device,
-            Err(code) => return self.rows[at].refuse(&self.calls, code),
+            Err(code) => return self.rows[at].refuse(code),
         };
         if !self.rows[at].identified {
-            let found = Row::identify(&self.calls, index, device);
-            self.place(at, found);
+            let found = Row::identify(&self.calls, index, &device);
+            place(&mut self.rows, at, found);
         }
-        self.rows[at].read(&self.calls, device);
-    }
-
-    /// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A
-    /// card that gives no UUID is taken for the one that was here.
-    fn place(&mut self, at: usize, found: Row) {
-        let known = found
-            .gpu
-            .uuid
-            .and_then(|uuid| self.rows.iter().skip(at).position(|row| row.gpu.uuid == Some(uuid)));
-        let here = found.gpu.uuid.is_none() || self.rows[at].gpu.uuid.is_none();
-        match known.or(here.then_some(0)) {
-            Some(offset) => {
-                self.rows.swap(at, at + offset);
-                self.rows[at].take_identity(found);
-            }
-            None => {
-                self.rows.insert(at, found);
-                self.rows.truncate(MAX_GPUS as usize);
-                self.rows.iter_mut().skip(at + 1).for_each(|row| row.identified = false);
-            }
-        }
+        self.rows[at].read(&self.calls, &device);
     }
 
     fn merge_slow(&mut self) {
@@ -142,6 +121,27 @@ impl Nvml {
         let latest = slow.latest_and_request();
         for row in &mut self.rows {
             row.merge_slow(&latest);
+        }
+    }
+}
+
+/// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A
+/// card that gives no UUID is taken for the one that was here.
+fn place(rows: &mut Vec<Row>, at: usize, found: Row) {
+    let known = found
+        .gpu
+        .uuid
+        .and_then(|uuid| rows.iter().skip(at).position(|row| row.gpu.uuid == Some(uuid)));
+    let here = found.gpu.uuid.is_none() || rows[at].gpu.uuid.is_none();
+    match known.or(here.then_some(0)) {
+        Some(offset) => {
+            rows.swap(at, at + offset);
+            rows[at].take_identity(found);
+        }
+        None => {
+            rows.insert(at, found);
+            rows.truncate(MAX_GPUS as usize);
+            rows.iter_mut().skip(at + 1).for_each(|row| row.identified = false);
         }
     }
 }

@@ -132,6 +132,14 @@ fn process_lists_of_older_drivers() {
         "nvmlDeviceGetGraphicsRunningProcesses_v3",
     ];
     assert_eq!(old_stage(text, &lacking).nvml.sample().gpus[0].processes, newest);
+    // Before instances there were no fields for them.
+    let oldest = [
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetComputeRunningProcesses_v2",
+        "nvmlDeviceGetGraphicsRunningProcesses_v2",
+    ];
+    assert_eq!(old_stage(text, &oldest).nvml.sample().gpus[0].processes, newest);
     // The first drivers of R535: larger records under the same name.
     let r535 = format!("{text};process_bytes=32");
     let mut stage = old_stage(&r535, &["nvmlDeviceGetRunningProcessDetailList"]);
@@ -294,9 +302,9 @@ fn a_gpu_is_followed_when_the_numbers_shift() {
 #[test]
 fn hostile_texts_and_ids_are_harmless() {
     let mut stage = stage(
-        "gpu0.name=\\x1b]0\\x3bx\\x07\\x9b31mcard\\xff
+        "gpu0.name=\\x1b]0\\x3bx\\x07\\xc2\\x9b31mcard
          gpu0.uuid=GPU-\\x1b[2J
-         gpu0.pci=\\x1b[1mmore-than-the-thirty-two-bytes-there-are
+         gpu0.pci=\\x1b[1m00000000:01:00.0
          driver=1\x1b[7m",
     );
     let sample = stage.nvml.sample();
@@ -305,6 +313,14 @@ fn hostile_texts_and_ids_are_harmless() {
         assert!(!text.is_empty() && !text.chars().any(char::is_control), "{text:?}");
     }
     assert_eq!(gpu.uuid, None);
+    assert_eq!(gpu.memory.value().unwrap().total, 81559 * MIB);
+}
+
+/// The wrapper does not hand it on.
+#[test]
+fn a_name_that_is_not_utf8_is_said_to_be_so() {
+    let gpu = stage("gpu0.name=card\\xff").nvml.sample().gpus.remove(0);
+    assert_eq!(gpu.name, "the driver's text is not UTF-8");
     assert_eq!(gpu.memory.value().unwrap().total, 81559 * MIB);
 }
 
@@ -361,9 +377,11 @@ fn only_an_absent_library_is_missing() {
             load(&file)
         );
     }
-    let fake = FakeNvml::install(folder.path(), "").unwrap();
-    fake.remove("nvmlInit_v2").unwrap();
-    assert!(matches!(load(fake.path()), Some(NvmlState::Failed { error, .. }) if error.contains("lacks")));
+    for function in ["nvmlInit_v2", "nvmlShutdown"] {
+        let fake = FakeNvml::install(folder.path(), "").unwrap();
+        fake.remove(function).unwrap();
+        assert!(matches!(load(fake.path()), Some(NvmlState::Failed { error, .. }) if error.contains("lacks")));
+    }
 }
 
 #[test]

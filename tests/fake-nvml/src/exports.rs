@@ -43,6 +43,7 @@ fn with_gpu<T>(
     let gpu = (handle & 0xffff).checked_sub(1).and_then(|i| world.gpus.get(i));
     let gpu = gpu.ok_or(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT)?;
     gpu.state?;
+    gpu.answers?;
     let mig = (handle >> 16).checked_sub(1).map(|i| i as u32);
     if mig.is_some_and(|i| i >= gpu.mig) {
         return Err(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT);

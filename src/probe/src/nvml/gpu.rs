@@ -22,12 +22,12 @@ pub(super) struct Row {
 }
 
 /// What a call's answer means as a figure.
-pub(super) fn reading<T>(calls: &Calls, answer: Result<T, Code>) -> Reading<T> {
+pub(super) fn reading<T>(answer: Result<T, Code>) -> Reading<T> {
     match answer {
         Ok(value) => Reading::Value(value),
         Err(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) => Reading::NotSupported,
         Err(Code::NO_PERMISSION) => Reading::NoPermission,
-        Err(code) => Reading::Failed(calls.text(code)),
+        Err(code) => Reading::Failed(code.text()),
     }
 }
 
@@ -47,9 +47,9 @@ impl Row {
     }
 
     /// Asks a GPU who it is. What it does not tell stays empty.
-    pub(super) fn identify(calls: &Calls, index: u32, device: Device) -> Self {
+    pub(super) fn identify(calls: &Calls, index: u32, device: &Device<'_>) -> Self {
         let mut row = Row::new(index);
-        row.gpu.name = calls.name(device).unwrap_or_default();
+        row.gpu.name = calls.name(device).unwrap_or_else(Code::untold);
         row.gpu.uuid = calls.uuid(device).ok().and_then(|uuid| uuid::bytes(&uuid));
         row.gpu.pci = calls.pci(device).unwrap_or_default();
         row.identified = true;
@@ -79,13 +79,13 @@ impl Row {
     }
 
     /// The driver gave no handle: a GPU that was seen before is lost, one that never was is kept from us.
-    pub(super) fn refuse(&mut self, calls: &Calls, code: Code) {
+    pub(super) fn refuse(&mut self, code: Code) {
         if code.is_lost() || self.gpu.uuid.is_some() {
-            return self.lose(&calls.text(code));
+            return self.lose(&code.text());
         }
         self.gpu.state = GpuState::Present;
-        self.gpu.memory = reading(calls, Err(code));
-        self.gpu.processes = reading(calls, Err(code));
+        self.gpu.memory = reading(Err(code));
+        self.gpu.processes = reading(Err(code));
         let Sensors {
             utilization,
             memory_utilization,
@@ -96,28 +96,28 @@ impl Row {
             pcie_tx: _,
         } = &mut self.gpu.sensors;
         for figure in [utilization, memory_utilization, temperature, power, power_limit] {
-            *figure = reading(calls, Err(code));
+            *figure = reading(Err(code));
         }
     }
 
     /// Reads every quick figure. A GPU that turns out to be lost keeps the figures it had.
-    pub(super) fn read(&mut self, calls: &Calls, device: Device) {
+    pub(super) fn read(&mut self, calls: &Calls, device: &Device<'_>) {
         let memory = device_memory(calls, device);
         if let Err(code) = memory
             && code.is_lost()
         {
-            return self.lose(&calls.text(code));
+            return self.lose(&code.text());
         }
         self.gpu.state = GpuState::Present;
-        self.set_memory(calls, memory);
+        self.set_memory(memory);
         let sensors = &mut self.gpu.sensors;
         (sensors.utilization, sensors.memory_utilization) = match calls.utilization(device) {
             Ok((kernels, memory)) => (Reading::Value(kernels), Reading::Value(memory)),
-            Err(code) => (reading(calls, Err(code)), reading(calls, Err(code))),
+            Err(code) => (reading(Err(code)), reading(Err(code))),
         };
-        sensors.temperature = reading(calls, calls.temperature(device));
-        sensors.power = reading(calls, calls.power(device));
-        sensors.power_limit = reading(calls, calls.power_limit(device));
+        sensors.temperature = reading(calls.temperature(device));
+        sensors.power = reading(calls.power(device));
+        sensors.power_limit = reading(calls.power_limit(device));
         let mig_devices = self.mig_devices(calls, device);
         self.gpu.processes = processes::read(calls, device, &mig_devices, &mut self.records);
         self.gpu.mig = mig_devices.into_iter().map(|(_, mig)| mig).collect();
@@ -142,16 +142,16 @@ impl Row {
         gpu.pcie_age = self.pcie_at.map(|at| at.elapsed());
     }
 
-    fn set_memory(&mut self, calls: &Calls, memory: Result<Reading<Memory>, Code>) {
+    fn set_memory(&mut self, memory: Result<Reading<Memory>, Code>) {
         self.gpu.shared_with_host = matches!(memory, Err(Code::NOT_SUPPORTED));
         self.gpu.memory = match memory {
             Ok(known) => known,
             Err(Code::NOT_SUPPORTED) => shared_memory(),
-            Err(code) => reading(calls, Err(code)),
+            Err(code) => reading(Err(code)),
         };
     }
 
-    fn mig_devices(&mut self, calls: &Calls, device: Device) -> Vec<(Device, crate::MigDevice)> {
+    fn mig_devices<'a>(&mut self, calls: &'a Calls, device: &Device<'a>) -> Vec<(Device<'a>, crate::MigDevice)> {
         match *self
             .mig_on
             .get_or_insert_with(|| mig::is_on(calls, device).unwrap_or(false))
@@ -163,7 +163,7 @@ impl Row {
 }
 
 /// Memory v2, or v1 where the driver has no v2 (before R510): what the driver holds is then within `used`.
-pub(super) fn device_memory(calls: &Calls, device: Device) -> Result<Reading<Memory>, Code> {
+pub(super) fn device_memory(calls: &Calls, device: &Device<'_>) -> Result<Reading<Memory>, Code> {
     match calls.memory_v2(device) {
         Ok(m) => Ok(adds_up(m.total, m.used, Some(m.reserved))),
         Err(Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION) => {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::calls::{Calls, Code};
+use super::calls::{Calls, Code, Library};
 use crate::{NvmlState, Root, facts};
 
 /// The first is in the driver's own packages, the second often in development packages only.
@@ -23,12 +23,8 @@ pub(super) fn load(lib: Option<&Path>, root: &Root) -> Result<Calls, NvmlState> 
 }
 
 fn open(name: &OsStr, root: &Root) -> Result<Calls, NvmlState> {
-    match Calls::open(name) {
-        Ok(Ok(calls)) => Ok(calls),
-        Ok(Err((code, text))) => Err(NvmlState::Failed {
-            error: text,
-            hint: hint(code, root),
-        }),
+    match Library::load(name) {
+        Ok(library) => Calls::init(&library, name).map_err(|code| failed(code, root)),
         Err(loader) if is_absent(name, &loader) => Err(NvmlState::Missing),
         Err(loader) => Err(NvmlState::Failed {
             error: loader,
@@ -54,9 +50,9 @@ fn is_absent(name: &OsStr, message: &str) -> bool {
 }
 
 /// The state for a driver that answers with an error.
-pub(super) fn failed(calls: &Calls, code: Code, root: &Root) -> NvmlState {
+pub(super) fn failed(code: Code, root: &Root) -> NvmlState {
     NvmlState::Failed {
-        error: calls.text(code),
+        error: code.text(),
         hint: hint(code, root),
     }
 }

@@ -15,8 +15,8 @@ const NO_INSTANCE: u32 = u32::MAX;
 
 pub(super) fn read(
     calls: &Calls,
-    device: Device,
-    mig: &[(Device, MigDevice)],
+    device: &Device<'_>,
+    mig: &[(Device<'_>, MigDevice)],
     records: &mut Vec<u64>,
 ) -> Reading<Vec<GpuProcess>> {
     let mut merged = Merged::new();
@@ -24,17 +24,17 @@ pub(super) fn read(
     // With MIG on, the whole GPU's list is for administrators only; each MIG device's own list is not.
     if !mig.is_empty() && (answer.is_err() || merged.is_empty()) {
         for (device, description) in mig {
-            let one = add(calls, *device, description.instance, records, &mut merged);
+            let one = add(calls, device, description.instance, records, &mut merged);
             answer = answer.or(one);
         }
     }
-    reading(calls, answer.map(|()| merged.into_values().collect()))
+    reading(answer.map(|()| merged.into_values().collect()))
 }
 
 /// Adds both lists of a device. It is an error when neither can be had; cards without graphics have no graphics list.
 fn add(
     calls: &Calls,
-    device: Device,
+    device: &Device<'_>,
     instance: Option<u32>,
     records: &mut Vec<u64>,
     merged: &mut Merged,
@@ -64,7 +64,7 @@ fn add(
 
 fn add_list(
     calls: &Calls,
-    device: Device,
+    device: &Device<'_>,
     (list, kind): (List, ProcessKind),
     instance: Option<u32>,
     records: &mut Vec<u64>,
@@ -81,13 +81,17 @@ fn add_list(
     Ok(())
 }
 
-/// A record is {pid: u32, (padding), bytes: u64, GPU instance: u32, compute instance: u32, ...} in memory order.
+/// A record is {pid: u32, (padding), bytes: u64, GPU instance: u32, compute instance: u32, ...} in memory order; in
+/// version 1 it ends with the bytes.
 fn decode(record: &[u64], kind: ProcessKind, instance: Option<u32>) -> GpuProcess {
     let first_half = |word: u64| {
         let [a, b, c, d, ..] = word.to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
     };
-    let listed = Some(first_half(record[2])).filter(|&i| i != NO_INSTANCE);
+    let listed = record
+        .get(2)
+        .map(|&word| first_half(word))
+        .filter(|&i| i != NO_INSTANCE);
     GpuProcess {
         pid: first_half(record[0]),
         kind,
