@@ -65,8 +65,7 @@ fn devices_are_chosen_by_index_or_uuid() {
 #[test]
 fn what_contradicts_itself_is_refused() {
     for args in [
-        &["--once", "--json"][..],
-        &["--nonsense"],
+        &["--nonsense"][..],
         &["nonsense"],
         &["--once", "demo"],
         &["demo", "train", "--json"],

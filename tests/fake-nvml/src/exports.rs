@@ -29,8 +29,16 @@ fn code(answer: Answer) -> nvmlReturn_t {
 /// The world, if its driver answers calls.
 fn answering() -> Result<Arc<World>, nvmlReturn_t> {
     let world = source::world()?;
+    say(&world);
     world.calls?;
     Ok(world)
+}
+
+/// Prints what a stub prints when it is called.
+fn say(world: &World) {
+    if !world.says.is_empty() {
+        println!("{}", world.says);
+    }
 }
 
 /// Runs `f` on the GPU of a handle, which may be a MIG device's; the second argument is the MIG index.

@@ -24,6 +24,7 @@
 //! |---|---|---|
 //! | `load_delay_ms` | how long the library sleeps while it is loaded, before anybody can call it | 0 |
 //! | `load_exit` | the exit code with which it then ends the program that loads it | it does not |
+//! | `says` | what every call prints on standard output, as CUDA's stub does | nothing |
 //! | `init` | `ok`, `driver_not_loaded`, `version_mismatch`, `no_permission`, `unknown`, or a number of `nvmlReturn_t` | `ok` |
 //! | `init_delay_ms` | how long initialisation sleeps | 0 |
 //! | `calls` | the same values, for every call after initialisation (the driver went away) | `ok` |

@@ -45,6 +45,7 @@ fn set(world: &mut World, key: &str, value: &str) -> Result<(), String> {
         "gpus" => {}
         "load_delay_ms" => world.load_delay_ms = number(value)?,
         "load_exit" => world.load_exit = Some(small(value)? as i32),
+        "says" => world.says = value.into(),
         "init" => world.init = answer(value)?,
         "init_delay_ms" => world.init_delay_ms = number(value)?,
         "calls" => world.calls = answer(value)?,

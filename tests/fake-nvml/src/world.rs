@@ -9,6 +9,8 @@ pub(crate) type Answer = Result<(), nvmlReturn_t>;
 pub(crate) struct World {
     pub(crate) load_delay_ms: u64,
     pub(crate) load_exit: Option<i32>,
+    /// What every call prints on standard output.
+    pub(crate) says: String,
     pub(crate) init: Answer,
     pub(crate) init_delay_ms: u64,
     pub(crate) calls: Answer,
@@ -68,6 +70,7 @@ impl World {
         World {
             load_delay_ms: 0,
             load_exit: None,
+            says: String::new(),
             init: Ok(()),
             init_delay_ms: 0,
             calls: Ok(()),

@@ -1,8 +1,8 @@
 //! The MIG devices of a GPU.
 
 use super::calls::{Calls, Code, Device};
-use super::gpu::{device_memory, reading};
-use crate::MigDevice;
+use super::memory;
+use crate::{MigDevice, Reading};
 
 /// NVML's own limit is 7; a broken answer must not make us ask for ever.
 const MAX_DEVICES: u32 = 16;
@@ -40,9 +40,7 @@ fn describe(calls: &Calls, device: &Device<'_>, index: u32) -> MigDevice {
             .split_once(" MIG ")
             .map(|(_, profile)| profile.to_owned())
             .unwrap_or(name),
-        memory: match device_memory(calls, device) {
-            Ok(memory) => memory,
-            Err(code) => reading(Err(code)),
-        },
+        memory: memory::of_part(calls, device),
+        processes: Reading::Pending,
     }
 }

@@ -15,6 +15,9 @@ use super::{Calls, Code, Device, check};
 pub(in crate::nvml) enum List {
     Compute,
     Graphics,
+    /// Clients of the Multi-Process Service. The wrapper's call writes into a buffer without room for a client that
+    /// starts meanwhile.
+    Mps,
 }
 
 /// 64-bit words in a process record.
@@ -92,6 +95,11 @@ impl Calls {
                 &lib.nvmlDeviceGetComputeRunningProcesses_v3,
                 &lib.nvmlDeviceGetComputeRunningProcesses_v2,
                 &lib.nvmlDeviceGetComputeRunningProcesses,
+            ),
+            List::Mps => (
+                &lib.nvmlDeviceGetMPSComputeRunningProcesses_v3,
+                &lib.nvmlDeviceGetMPSComputeRunningProcesses_v2,
+                &lib.nvmlDeviceGetMPSComputeRunningProcesses,
             ),
             List::Graphics => (
                 &lib.nvmlDeviceGetGraphicsRunningProcesses_v3,
