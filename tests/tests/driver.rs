@@ -138,6 +138,26 @@ fn a_lost_card_is_still_the_one_that_was_asked_for() {
     terminal.ended();
 }
 
+/// Its library is tried again after 10 s, and its cards were forgotten then.
+#[test]
+fn the_cards_of_a_driver_that_went_away_are_remembered() {
+    let world = World::with_nvml("gpus=2;gpu1.used=2G");
+    let mut terminal = Terminal::start(&world, &["--interval", "50ms"], 120, 40);
+    terminal.wait_for(&["2.0 of 79.6 GiB used"]);
+    world.play("calls=driver_not_loaded;init=version_mismatch");
+    terminal.wait_for(&["NVML fails: Driver Not Loaded", "LOST, last known figures"]);
+    terminal.wait_for(&[
+        "NVML fails: Driver/library version mismatch",
+        "GPU 1",
+        "LOST, last known figures",
+    ]);
+    // The driver is back, without one of them.
+    world.play("gpus=1");
+    terminal.wait_for(&["GPU 1 is lost: no longer listed by the driver", "0.0 of 79.6 GiB used"]);
+    terminal.keys("q");
+    terminal.ended();
+}
+
 const WARNING: &str = "WARNING: You should always run with libnvidia-ml.so that is installed with your driver";
 
 /// Its warning stood before the document, and across the screen.

@@ -187,7 +187,9 @@ fn parse_device(text: &str) -> Result<Device, String> {
     let uuid = text.strip_prefix("MIG-").unwrap_or(text);
     let uuid = uuid.strip_prefix("GPU-").unwrap_or(uuid);
     // Behind a slash are the instances of a MIG device, on drivers before R470.
-    let is_uuid = uuid.len() >= 4 && uuid.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, '-' | '/'));
+    let is_uuid = uuid.len() >= 4
+        && !uuid.starts_with('/')
+        && uuid.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, '-' | '/'));
     let part = |(gpu, index): (&str, &str)| Some(Only::Part(gpu.parse().ok()?, index.parse().ok()?));
     Ok(match text {
         "auto" => Device::Auto,

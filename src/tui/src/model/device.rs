@@ -190,7 +190,7 @@ impl Device {
         let memory = self.memory.value().filter(|m| m.driver.is_none())?;
         Some(match (memory.basis, self.shared_with_host) {
             (Basis::Publishers, _) => "only programs that publish are counted here: the driver does not tell",
-            (Basis::Driver, true) => "the GPU uses the host's memory: what the driver holds of it is part of other",
+            (Basis::Driver, true) => "the GPU uses the host's memory: what the driver holds of it is not told apart",
             (Basis::Driver, false) => "drivers before R510 do not tell it apart: it is part of other",
         })
     }

@@ -219,7 +219,9 @@ fn of_nobody(told: Told<'_>, device: &Device, processes: &[Process]) -> Option<u
     for process in processes.iter().filter(unlisted) {
         known = known.saturating_add(process.figures.as_ref()?.reserved);
     }
-    let rest = memory.used?.saturating_sub(known);
+    // Of what is not believed nobody can be missing.
+    let used = memory.used.filter(|_| memory.doubted.used.is_none())?;
+    let rest = used.saturating_sub(known);
     (rest > NOBODYS_WORTH_SAYING.max(memory.total / 50)).then_some(rest)
 }
 
