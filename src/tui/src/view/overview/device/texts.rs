@@ -21,6 +21,10 @@ pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
         if left == 0 {
             break;
         }
+        // A figure that is cut is none.
+        if Some(fact) == free.as_deref() && width(fact) > left {
+            continue;
+        }
         text = format!("{text}{air}{}", clip(fact, left));
     }
     text
