@@ -8,8 +8,14 @@
 //! | RMM's log | `Thread,Time,Action,Pointer,Size,Stream` | as `rmm::mr::logging_resource_adaptor` writes them |
 //! | PyTorch's snapshot | a pickle or JSON | `torch.cuda.memory._dump_snapshot()` after `_record_memory_history()` |
 //!
-//! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, and nothing of a file is
-//! kept but numbers and three names at most. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
+//! each plain or compressed with gzip. What is known and is none of them is told by its name (`foreign.rs`).
+//!
+//! A log is read as it is: columns are found by their names, separated by commas, semicolons or tabs, with quotes, blanks and further columns.
+//! A row that makes no sense is left out, counted, and the first of them is told ([`Odd`]); a file that is cut off is replayed up to there. A
+//! file is refused where more rows are odd than are not.
+//!
+//! Files are hostile until read: every error names its line and column, and nothing of a file is
+//! kept but numbers and a few short texts. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
 //! and of blocks that live at once there are no more than `builder.rs` allows, of a compressed file no more lines than its size allows (`packed.rs`), and
 //! what a snapshot takes while it is read is bounded by its size, too ([`Limits`]).
 
@@ -17,7 +23,10 @@ mod before;
 mod builder;
 mod csv;
 mod error;
+mod fields;
+mod foreign;
 mod lines;
+mod odd;
 mod packed;
 mod pytorch;
 #[cfg(test)]
@@ -40,7 +49,9 @@ use gpumem_snapshot::{Limits, Snapshot};
 
 use builder::Builder;
 pub use error::{Problem, TraceError};
+use fields::{Fields, SEPARATORS};
 use lines::{Lines, Row};
+pub use odd::Odd;
 use packed::Counted;
 
 /// What stdin is called among files.
@@ -48,6 +59,9 @@ pub const STDIN: &str = "/dev/stdin";
 
 /// Bytes by which a file is known, and of what gzip makes of them.
 const HEAD: u64 = 1 << 16;
+
+/// Most lines before the header of a log.
+const MOST_BEFORE: u64 = 1000;
 
 /// One operation of a program. Blocks are known by *slot*: a number that is reused once its block is freed, so that slots are few
 /// and whoever replays can keep its blocks in an array.
@@ -124,6 +138,8 @@ pub struct Trace {
     pub unknown_names: Vec<String>,
     /// Further devices of the recording, whose operations are not here.
     pub other_devices: u64,
+    /// What is odd about the file.
+    pub odd: Odd,
 }
 
 impl Trace {
@@ -156,14 +172,16 @@ impl Trace {
         let mut head = Vec::new();
         from.by_ref().take(HEAD).read_to_end(&mut head)?;
         let compressed = head.starts_with(&[0x1f, 0x8b]);
-        let is_snapshot = if compressed {
-            let mut unpacked = Vec::new();
+        let mut unpacked = Vec::new();
+        if compressed {
             // Where it is damaged is told by whoever reads on; that it ends early is how the head of a long file looks.
             let _ = MultiGzDecoder::new(&head[..]).take(HEAD).read_to_end(&mut unpacked);
-            begins_a_snapshot(&unpacked)
-        } else {
-            begins_a_snapshot(&head)
-        };
+        }
+        let begin = if compressed { &unpacked } else { &head };
+        if let Some(problem) = foreign::named(begin) {
+            return Err(problem);
+        }
+        let is_snapshot = begins_a_snapshot(begin);
         let mut from = (&head[..]).chain(from);
         let trace = match (is_snapshot, compressed) {
             (true, _) => snapshot(from),
@@ -192,14 +210,10 @@ impl Trace {
     }
 }
 
-/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space; or what snapshots are put into
-/// by mistake, and the reader of snapshots has a word for: a zip archive, or a dict of pickle's first two protocols.
+/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space.
 fn begins_a_snapshot(head: &[u8]) -> bool {
     let text = head.strip_prefix(lines::MARK).unwrap_or(head).trim_ascii_start();
-    let unread: [&[u8]; 3] = [b"PK\x03\x04", b"(d", b"}q"];
-    head.starts_with(&[0x80])
-        || matches!(text.first(), Some(b'{' | b'['))
-        || unread.iter().any(|begin| head.starts_with(begin))
+    head.starts_with(&[0x80]) || matches!(text.first(), Some(b'{' | b'['))
 }
 
 /// Reads a snapshot, whose reader takes it compressed, too.
@@ -208,50 +222,142 @@ fn snapshot(from: impl Read) -> Result<Trace, Problem> {
     let mut bytes = Vec::new();
     // One more than is allowed, so that too many are refused and not cut off.
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    let snapshot = Snapshot::from_bytes(&bytes)?;
+    let (snapshot, damage) = Snapshot::from_damaged(&bytes)?;
     drop(bytes);
-    pytorch::trace(&snapshot)
+    pytorch::trace(&snapshot, damage)
+}
+
+/// How the rows of a file are written.
+enum Layout {
+    Ours(csv::Columns),
+    Rmm(rmm::Columns),
+}
+
+impl Layout {
+    /// As its header tells, or its first row; with what separates fields.
+    fn of(header: Row<'_>) -> Option<(Layout, u8)> {
+        SEPARATORS.into_iter().find_map(|separator| {
+            let fields = Fields::of(header, separator);
+            let ours = csv::Columns::of(&fields).map(Layout::Ours);
+            let layout = ours.or_else(|| rmm::Columns::of(&fields).map(Layout::Rmm));
+            Some((layout?, separator))
+        })
+    }
+
+    fn format(&self) -> Format {
+        match self {
+            Layout::Ours(_) => Format::Csv,
+            Layout::Rmm(_) => Format::RmmLog,
+        }
+    }
+
+    /// Reads a row. What is odd about one that is taken all the same is in the answer.
+    fn row(&mut self, builder: &mut Builder, row: Row<'_>, separator: u8) -> Result<Option<Problem>, Problem> {
+        row.check_length()?;
+        let fields = Fields::of(row, separator);
+        match self {
+            Layout::Ours(columns) => columns.row(builder, &fields).map(|()| None),
+            Layout::Rmm(columns) => columns.row(builder, &fields),
+        }
+    }
 }
 
 /// Reads the formats that have lines. `packed`: the bytes read so far of a file that is unpacked here.
 fn rows(from: &mut dyn Read, packed: Option<&Cell<u64>>) -> Result<Trace, Problem> {
     let mut lines = Lines::new(from, packed);
-    let Some(header) = lines.next()? else {
+    let Some(first) = lines.next()? else {
         return Err(Problem::Empty);
     };
-    let (format, row): (_, fn(&mut Builder, &mut Row<'_>) -> _) = match header.text() {
-        csv::HEADER => (Format::Csv, csv::row),
-        rmm::HEADER => (Format::RmmLog, rmm::row),
-        _ => {
-            return Err(match header.text() {
-                [0x1f, 0x8b, ..] => Problem::CompressedTwice,
-                [0x28, 0xb5, 0x2f, 0xfd, ..] => Problem::CompressedBy("zstd"),
-                [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Problem::CompressedBy("xz"),
-                [b'B', b'Z', b'h', b'1'..=b'9', ..] => Problem::CompressedBy("bzip2"),
-                [0x04, 0x22, 0x4d, 0x18, ..] => Problem::CompressedBy("lz4"),
-                // A byte order mark, or one byte of so many of what can be read.
-                [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] | [1..=0x7f, 0, 0, 0, ..] | [0, 0, 0, 1..=0x7f, ..] => {
-                    Problem::Wide("UTF-32")
-                }
-                [0xff, 0xfe, ..]
-                | [0xfe, 0xff, ..]
-                | [0, 1..=0x7f, 0, 1..=0x7f, ..]
-                | [1..=0x7f, 0, 1..=0x7f, 0, ..] => Problem::Wide("UTF-16"),
-                other => header.unexpected(1, &headers(), other),
-            });
-        }
+    let (mut builder, mut odd) = (Builder::default(), Odd::default());
+    let (mut all, mut lines_before, mut first_odd, mut first_cut) = (0, 0, None, None);
+    let (mut layout, separator, header) = if let Some((layout, separator)) = Layout::of(first) {
+        (layout, separator, first.text().to_vec())
+    } else if let Some(columns) = rmm::Columns::of_row(&Fields::of(first, b',')) {
+        let mut layout = Layout::Rmm(columns);
+        layout.row(&mut builder, first, b',')?;
+        (odd.headerless, all) = (true, 1);
+        (layout, b',', rmm::HEADER.into())
+    } else {
+        let problem = unknown(&first);
+        let found = if matches!(problem, Problem::At { .. }) {
+            header_within(&mut lines)?
+        } else {
+            None
+        };
+        let Some((layout, separator, header, before)) = found else {
+            return Err(problem);
+        };
+        odd.row(&problem.to_string());
+        (odd.rows, lines_before, first_odd) = (before, before, Some(problem));
+        (layout, separator, header)
     };
-    let mut builder = Builder::default();
-    while let Some(mut line) = lines.next()? {
-        row(&mut builder, &mut line)?;
+    while let Some(row) = lines.next()? {
+        if row.text().strip_prefix(lines::MARK).unwrap_or(row.text()) == header {
+            builder
+                .next_log()
+                .map_err(|wrong| wrong.at(&row, [1; 3], "the log before"))?;
+            odd.more_logs += 1;
+            continue;
+        }
+        all += 1;
+        match layout.row(&mut builder, row, separator) {
+            Ok(None) => {}
+            Ok(Some(size)) => odd.size(&size.to_string()),
+            // Programs that are killed leave a part of their last line.
+            Err(problem @ Problem::At { .. }) if row.is_open() => {
+                odd.cut = Some(format!("it ends within line {}", row.line()));
+                first_cut = Some(problem);
+            }
+            Err(problem @ Problem::At { .. }) => {
+                odd.row(&problem.to_string());
+                first_odd.get_or_insert(problem);
+            }
+            Err(problem) => return Err(problem),
+        }
     }
-    Ok(builder.finish(format))
+    if let Some(line) = lines.cut_after() {
+        odd.cut = Some(format!("the compressed data ends early, after line {line}"));
+    }
+    let trace = builder.finish(layout.format());
+    let means_nothing = trace.ops.is_empty() || (odd.rows - lines_before) * 2 > all;
+    match first_odd.or(first_cut) {
+        Some(problem) if means_nothing && odd.rows <= 1 => Err(problem),
+        Some(_) if means_nothing => Err(Problem::Odd {
+            first: odd.first,
+            odd: odd.rows,
+            all,
+            rows: true,
+        }),
+        _ => Ok(Trace { odd, ..trace }),
+    }
+}
+
+/// The header of a log that is printed between other lines: how its rows are written, and how many lines are before it.
+fn header_within(lines: &mut Lines<'_>) -> Result<Option<(Layout, u8, Vec<u8>, u64)>, Problem> {
+    for before in 1..MOST_BEFORE {
+        let Some(row) = lines.next()? else { break };
+        if let Some((layout, separator)) = Layout::of(row) {
+            return Ok(Some((layout, separator, row.text().to_vec(), before)));
+        }
+    }
+    Ok(None)
+}
+
+/// That a file is nothing that is known, by its first line.
+fn unknown(first: &Row<'_>) -> Problem {
+    let text = first.text();
+    // The first bytes of a line that is cut may end within a character.
+    let whole = str::from_utf8(text).map_or_else(|error| error.error_len().is_none(), |_| true);
+    match whole && !text.contains(&0) {
+        true => first.unexpected(1, &headers(), text),
+        false => Problem::Binary,
+    }
 }
 
 /// What a file begins with.
 fn headers() -> String {
-    let (ours, rmm) = (show(csv::HEADER), show(rmm::HEADER));
-    format!("the header {ours} or {rmm}, or a snapshot of PyTorch's")
+    let (ours, rmm) = (csv::HEADER, rmm::HEADER);
+    format!("the header {ours:?} or {rmm:?} (without Thread and Time, too), or a snapshot of PyTorch's")
 }
 
 /// A piece of a file as a message may show it: in quotes, escaped, not too long.
