@@ -3,7 +3,6 @@
 //! A demo is a process of its own that publishes like any other program; the dashboard starts it as a child, steers it
 //! through [`protocol`], and looks at it through its channel. [`Demo`] is what a demo is; `demos/mod.rs` has the list of them, and says
 //! how to add one.
-#![deny(unsafe_code)]
 
 mod args;
 mod budget;

@@ -108,6 +108,76 @@ fn sources(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
+/// The first names of a path, or of each path of a list.
+fn heads(paths: &str) -> Vec<&str> {
+    let ends_name = |c: char| !c.is_alphanumeric() && !"_*".contains(c);
+    let head = |path| str::trim_start(path).split(ends_name).next().unwrap();
+    let Some(list) = paths.strip_prefix('{') else {
+        return vec![head(paths)];
+    };
+    let mut depth = 0;
+    let ends_path = |c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    };
+    let heads = list.split(';').next().unwrap().split(ends_path).map(head);
+    heads.filter(|head| !head.is_empty()).collect()
+}
+
+/// Which of the modules below a crate's root name which, without their tests and comments. Whoever names what the root gives names the
+/// module that has it.
+fn modules(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let (mut uses, mut given) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeMap::new());
+    for (path, text) in sources(root) {
+        let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
+        let module = path.split(['/', '.']).nth(1).unwrap().to_owned();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let code: String = code.lines().filter_map(|line| line.split("//").next()).collect();
+        if module == "lib" {
+            for rest in code.split("pub use ").skip(1) {
+                let (from, names) = rest.split(';').next().unwrap().split_once("::").unwrap();
+                given.extend(heads(names).into_iter().map(|name| (name.to_owned(), from.to_owned())));
+            }
+        } else if module != "main" && !path.contains("test") {
+            let paths = code.split("crate::").skip(1).flat_map(heads);
+            uses.entry(module).or_default().extend(paths.map(str::to_owned));
+        }
+    }
+    for (module, used) in &mut uses {
+        let of_all = |name: &str| given.get("*").filter(|_| name.starts_with(char::is_uppercase));
+        let home = |name: &String| given.get(name).or_else(|| of_all(name)).unwrap_or(name).clone();
+        *used = used.iter().map(home).collect();
+        used.remove(module);
+    }
+    uses
+}
+
+/// Modules of one crate use each other in one direction: each can be read after those that it uses.
+#[test]
+fn no_circle_of_modules() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for (room, module, used) in [
+        ("src/channel/src", "writer", "lane"),
+        ("src/snapshot/src", "tables", "names"),
+        ("src/probe/src", "nvml", "types"),
+        ("src/tui/src", "view", "model"),
+        ("demo/src", "run", "stage"),
+    ] {
+        let mut uses = modules(&root.join(room));
+        assert!(uses[module].contains(used), "this test looks at nothing in {room}");
+        // What uses nothing that is left goes, and what nothing uses that is left, until nothing is left but circles.
+        loop {
+            let left: BTreeSet<String> = uses.keys().cloned().collect();
+            let used: BTreeSet<String> = uses.values().flatten().cloned().collect();
+            uses.retain(|module, uses| used.contains(module) && !uses.is_disjoint(&left));
+            if uses.len() == left.len() {
+                break;
+            }
+        }
+        assert!(uses.is_empty(), "modules of {room} that use each other: {uses:?}");
+    }
+}
+
 #[test]
 fn the_dashboards_model_knows_no_terminal_no_clock_and_no_files_and_views_stay_downstream() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

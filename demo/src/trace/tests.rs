@@ -419,6 +419,44 @@ proptest! {
         let _ = read([&[0x1f, 0x8b, 8], &bytes[..]].concat());
     }
 
+    /// Of rows that fit together by chance, with odd ones and headers among them, what is read can be replayed, and adds up.
+    #[test]
+    fn what_is_read_adds_up(
+        rows in prop::collection::vec((0..9u8, 1u64..6, prop::sample::select(vec![0u64, 1, 7, 1 << 62, u64::MAX]), 0u64..4), 0..60),
+        rmm in any::<bool>(),
+        cut in 0usize..9,
+    ) {
+        let header = if rmm { RMM } else { OURS };
+        let row = |(kind, id, bytes, stream): &(u8, u64, u64, u64)| match (kind, rmm) {
+            (0, _) => header.to_owned(),
+            (1, _) => "loading\n".to_owned(),
+            (2..=4, true) => format!("1,2,free,0x{id:x},{bytes},{stream}\n"),
+            (2..=4, false) => format!("f,{id}\n"),
+            (_, true) => format!("1,2,allocate,0x{id:x},{bytes},{stream}\n"),
+            (_, false) => format!("a,{id},{bytes},{stream}\n"),
+        };
+        let text = header.to_owned() + &rows.iter().map(row).collect::<String>();
+        let Ok(trace) = read(&text[..text.len() - cut]) else { return Ok(()) };
+        let (mut live, mut now, mut peak) = (vec![0u64; trace.slots], 0u64, 0);
+        for op in &trace.ops {
+            match *op {
+                Op::Alloc { slot, stream, bytes } => {
+                    prop_assert!(bytes > 0 && usize::from(stream) < trace.streams.len());
+                    prop_assert_eq!(std::mem::replace(&mut live[slot as usize], bytes), 0);
+                    now = now.checked_add(bytes).unwrap();
+                    peak = peak.max(now);
+                }
+                Op::Free { slot } => {
+                    let bytes = std::mem::take(&mut live[slot as usize]);
+                    prop_assert!(bytes > 0);
+                    now -= bytes;
+                }
+            }
+        }
+        let blocks = live.iter().filter(|bytes| **bytes > 0).count() as u64;
+        prop_assert_eq!((trace.peak_requested, trace.live_bytes, trace.live_blocks), (peak, now, blocks));
+    }
+
     /// The operations are those of the rows: sizes, streams and lives as a naive reader has them.
     #[test]
     fn operations_are_those_of_the_rows(choices in prop::collection::vec((0u64..8, 0u64..1000, 0u64..3), 0..100)) {

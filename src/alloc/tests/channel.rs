@@ -1,4 +1,5 @@
 //! What others see: tags, marks, events in their order; and a program that has no channel, or forks.
+#![allow(unsafe_code, reason = "fork has no safe interface")]
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;

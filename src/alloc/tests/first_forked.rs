@@ -1,5 +1,6 @@
 //! Children that are forked while another thread makes the process's first allocator. In a process of its own: what is done once for all
 //! allocators is done there, and waits for the kernel where there are threads.
+#![allow(unsafe_code, reason = "fork has no safe interface")]
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Barrier;

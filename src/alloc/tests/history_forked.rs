@@ -1,5 +1,6 @@
 //! A history in a child that is forked while other threads of its parent take call stacks. In a process of its own: what the child finds
 //! locked is the process's, whichever test uses it.
+#![allow(unsafe_code, reason = "fork has no safe interface")]
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, Ordering};

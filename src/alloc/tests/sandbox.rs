@@ -1,6 +1,7 @@
 //! A program that shuts itself off from system calls. After it began to allocate: the barrier that one thread has the kernel make for all
 //! is not to be had any more, and a thread may be in a lane by then without an atomic operation. Before: what is asked of the system is
 //! not told.
+#![allow(unsafe_code, reason = "seccomp has no safe interface")]
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Barrier;

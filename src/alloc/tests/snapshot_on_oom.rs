@@ -1,4 +1,5 @@
 //! `GPUMEM_SNAPSHOT_ON_OOM`, in programs of their own: this one is run again with it.
+#![allow(unsafe_code, reason = "setresuid has no safe interface")]
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs::Permissions;

@@ -8,7 +8,7 @@
 //! reader adds to the newest cell's figures what the events since say ([`follow`]). An event that says so is marked; the first
 //! one that is not ends it, and is followed by a cell.
 
-use crate::layout::words::{STATS, STATS_CELL};
+use crate::format::words::{STATS, STATS_CELL};
 use crate::seqlock;
 use crate::stats::{DeviceStats, HOT_STATS, POOL_STATS, PoolStats, Stat};
 use crate::word::Word;

@@ -1,11 +1,12 @@
 //! Records as words. Word 0 of every record is its sequence word (seqlock.rs) and is not touched here.
 
 use crate::facts::Facts;
-use crate::layout::words;
-use crate::publisher::Split;
+use crate::format::flags::{FOLLOWS, SPLIT, SPLIT_IN_LARGE};
+use crate::format::words;
+use crate::operation::Split;
 use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
 use crate::text;
-use crate::word::Word;
+use crate::word::{Word, byte, high, pack};
 
 /// "No slot": the end of a segment's list of blocks, or a block that found no room in the table.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
@@ -45,21 +46,6 @@ numbers!(EventKind {
     Mark = 12,
     Advice = 13,
 });
-
-#[inline(always)]
-pub(crate) fn pack(a: u8, b: u8, c: u8, high: u32) -> u64 {
-    u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16 | u64::from(high) << 32
-}
-
-#[inline(always)]
-pub(crate) fn byte(word: u64, n: u32) -> u8 {
-    (word >> (8 * n)) as u8
-}
-
-#[inline(always)]
-pub(crate) fn high(word: u64) -> u32 {
-    (word >> 32) as u32
-}
 
 /// Which of a block's words tells its state; 0 there is an empty slot, whatever the other words are.
 pub(crate) const BLOCK_KIND: usize = 4;
@@ -152,10 +138,7 @@ pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
     Some((segment, high(packed)))
 }
 
-/// Flags of an event, in the byte behind the place.
-pub(crate) const SPLIT: u8 = 1;
-const FOLLOWS: u8 = 2;
-pub(crate) const SPLIT_IN_LARGE: u8 = 4;
+/// The bit of the word of the place from which on an event has its flags.
 const FLAGS: u32 = 24;
 
 /// What an event says beside the facts.

@@ -6,12 +6,12 @@ use std::cell::Cell as StdCell;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use super::word::{Word, Words};
 use crate::cells::Touched;
 use crate::layout::{Capacity, Layout};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment};
 use crate::snapshot::Snapshot;
 use crate::stats::DeviceStats;
+use crate::word::{Word, Words};
 use crate::writer::Writer;
 use crate::{Life, Reader};
 
@@ -115,7 +115,7 @@ fn fresh() -> Writer<Memory> {
         word.0.set(value);
     }
     let boot = crate::identity::pack(&crate::identity::of_this_process(None, "").unwrap());
-    for (word, value) in words[crate::layout::IDENTITY..].iter_mut().zip(boot) {
+    for (word, value) in words[crate::format::IDENTITY..].iter_mut().zip(boot) {
         word.0.set(value);
     }
     let mut writer = Writer::new(Rc::new(words), layout);

@@ -6,69 +6,14 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::OpenError;
-use crate::reader::Reader;
-use crate::source::Access;
+use crate::found::Found;
 use crate::{place, sweep};
 
 mod search;
-
-/// A channel file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Found {
-    /// Where it can be opened.
-    pub path: PathBuf,
-    /// Device and inode: the same file seen through two mount namespaces has one key.
-    pub key: (u64, u64),
-    access: Access,
-}
-
-impl Found {
-    /// A file that is named by who may have it mapped if it is our own user's.
-    ///
-    /// # Errors
-    /// When nothing can be said of it.
-    pub fn named(path: &Path) -> io::Result<Found> {
-        let about = fs::symlink_metadata(path)?;
-        Ok(Found {
-            path: path.to_owned(),
-            key: (about.dev(), about.ino()),
-            access: Access::Own,
-        })
-    }
-
-    /// Whether it is in one of our own user's directories.
-    pub fn is_own(&self) -> bool {
-        self.access == Access::Own
-    }
-
-    /// Opens it, if it still is the file that was found. In one of our own user's directories our own user's file is mapped; any other is
-    /// read with `pread`.
-    ///
-    /// # Errors
-    /// See [`OpenError`]. Nothing in the file is believed before it is checked.
-    pub fn open(&self) -> Result<Reader, OpenError> {
-        let name = self.path.file_name().ok_or(OpenError::NotAChannel)?;
-        // A bare name's parent is an empty path.
-        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = dir.unwrap_or(Path::new("."));
-        let dir = match self.access {
-            Access::Own => place::open_directory(dir),
-            Access::Foreign => place::open_foreign(dir),
-        }?;
-        let file = place::open_in(&dir, name)?;
-        let about = file.metadata()?;
-        if (about.dev(), about.ino()) != self.key {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "another file has its name now").into());
-        }
-        Reader::of_file(file, self.access)
-    }
-}
 
 /// A place that could not be looked at, or not at all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -77,7 +77,7 @@ pub enum OpenError {
     /// Written by a newer gpumem whose format this reader does not understand.
     #[error(
         "it has format {version} and needs a reader of format {needs} or newer (this one reads {}): update gpumem",
-        crate::layout::VERSION
+        crate::format::VERSION
     )]
     TooNew {
         /// Its format.

@@ -1,7 +1,7 @@
 //! What an event and a block's slot have in common.
 
-use crate::codec;
 use crate::record::{Block, Event, PoolId, StringId};
+use crate::word::{byte, high, pack};
 
 /// What is published of a block, as its owner keeps it.
 ///
@@ -39,17 +39,13 @@ impl Place {
     /// Of its device, pool and segment.
     #[inline(always)]
     pub fn new(device: u8, pool: PoolId, segment: u32) -> Place {
-        Place(codec::pack(0, device, pool.0, segment))
+        Place(pack(0, device, pool.0, segment))
     }
 
     /// The device, pool and segment.
     #[inline(always)]
     pub fn parts(self) -> (u8, PoolId, u32) {
-        (
-            codec::byte(self.0, 1),
-            PoolId(codec::byte(self.0, 2)),
-            codec::high(self.0),
-        )
+        (byte(self.0, 1), PoolId(byte(self.0, 2)), high(self.0))
     }
 }
 

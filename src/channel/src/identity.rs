@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::layout::IDENTITY_WORDS;
+use crate::format::IDENTITY_WORDS;
 use crate::snapshot::Identity;
 use crate::text;
 

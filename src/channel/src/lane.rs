@@ -7,16 +7,16 @@
 use crate::cells::LaneCells;
 use crate::codec::What;
 use crate::facts::{Facts, Unheld};
-use crate::layout::words::LANE_CELL;
-use crate::layout::{Layout, lane};
+use crate::format::lane;
+use crate::format::words::LANE_CELL;
+use crate::layout::Layout;
 use crate::map::Map;
-use crate::publisher::Operation;
+use crate::operation::{Operation, Told};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::BlockState;
 use crate::stamp::Stamp;
 use crate::stats::LaneFigures;
 use crate::word::{Word, Words};
-use crate::writer::Told;
 
 /// The writing half of a lane over any words.
 #[derive(Debug)]

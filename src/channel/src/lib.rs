@@ -20,7 +20,7 @@
 //! runs, publishes nothing either, but keeps the lock for as long as it lives.
 //!
 //! # The layout
-//! Little-endian words of 64 bits, always accessed as such (`layout.rs`, `codec.rs`):
+//! Little-endian words of 64 bits, always accessed as such (`format.rs`, `codec.rs`):
 //! ```text
 //! bytes 0..64   frozen for ever: magic "gpumemch", format version, least reader version, file length,
 //!               table of contents (offset, entries), identity offset, 0
@@ -65,7 +65,7 @@
 //! survives 1,000 kills of programs that embed `gpumem-alloc` (the workspace's `tests/tests/kill`).
 //!
 //! # Trust
-//! A reader believes nothing (`layout/check.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
+//! A reader believes nothing (`layout/check.rs`, `reader/open.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
 //! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`](gpumem_text::clean)ed before it can reach a terminal. What
 //! overlaps or contradicts itself is counted as malformed, what does not fit into the tables of blocks or segments as untracked, what
 //! cannot be read consistently as lagging, and figures that cannot be true are marked as such; nothing is guessed. Our own user's files in our own
@@ -88,6 +88,8 @@ mod cut_tests;
 mod discover;
 mod error;
 mod facts;
+mod format;
+mod found;
 #[cfg(test)]
 mod golden_tests;
 mod goodbye;
@@ -97,6 +99,8 @@ mod layout;
 mod life;
 mod map;
 mod mirror;
+mod operation;
+mod options;
 #[cfg(test)]
 mod ordering_tests;
 mod place;
@@ -116,14 +120,17 @@ mod word;
 mod writer;
 
 pub use cells::Touched;
-pub use discover::{Found, Problem, ProblemKind, Scan, discover, removed_channel_of};
+pub use discover::{Problem, ProblemKind, Scan, discover, removed_channel_of};
 pub use error::{CreateError, OpenError, ReadError};
 pub use facts::{Facts, Place, Unheld};
+pub use found::Found;
 pub use goodbye::Goodbye;
 pub use lane::Lane;
 pub use map::Process;
+pub use operation::{Operation, Split, Told};
+pub use options::Options;
 pub use place::{check_directory, named_directory, own_directories};
-pub use publisher::{Operation, Options, Publisher, Split};
+pub use publisher::Publisher;
 pub use reader::Reader;
 pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PER_THREAD_STREAMS, PoolId, Segment,
@@ -133,4 +140,4 @@ pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, Segmen
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use sweep::left_behind;
 pub use text::pool_called;
-pub use writer::{Structure, Told};
+pub use writer::Structure;

@@ -15,7 +15,6 @@ use std::sync::{Arc, Weak};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::word::Words;
 use descriptor::{Descriptor, FREE, OPENING};
 use process::HERE;
 
@@ -109,13 +108,10 @@ impl Map {
     pub(crate) fn inherited(&self) -> bool {
         !self.process.is_current()
     }
-}
 
-impl Words for Map {
-    type W = AtomicU64;
-
+    /// The words; `None` in a forked child.
     #[inline(always)]
-    fn here(&self) -> Option<&[AtomicU64]> {
+    pub(crate) fn here(&self) -> Option<&[AtomicU64]> {
         if self.inherited() {
             return None;
         }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crate::codec::{self, SEGMENT_DATA};
 use crate::error::ReadError;
-use crate::layout::{GROUP, Layout, live};
+use crate::format::{GROUP, live};
+use crate::layout::Layout;
 use crate::record::{Block, Segment};
 use crate::snapshot::SegmentMap;
 use crate::source::{Source, Table};
@@ -98,8 +99,9 @@ impl Mirror {
             self.grow(source, layout)?;
             self.read_segments(source, layout)?;
             let groups = self.generations.changed(source, layout, self.blocks.len())?;
-            source.copy_blocks(layout, &groups, (self.blocks.len(), self.segments.len()))?;
-            let table = source.table(layout);
+            let used = (self.blocks.len(), self.segments.len());
+            source.copy_blocks(&layout.blocks, &layout.segments, &groups, used)?;
+            let table = source.table(&layout.blocks, &layout.segments);
             changed |= self.follow(&table);
             self.read_blocks(&table, &groups, layout.segments.count);
             if self.dirty.is_empty() && self.torn.is_empty() {

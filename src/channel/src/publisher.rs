@@ -9,17 +9,14 @@ use crate::facts::Facts;
 use crate::goodbye::Goodbye;
 use crate::lane::Lane;
 use crate::map::{LockedFile, Map};
+use crate::operation::{Operation, Split, Told};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
 use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
-use crate::writer::{Structure, Told, Writer};
+use crate::writer::{Structure, Writer};
 
 mod create;
-mod operation;
-mod options;
-
-pub use operation::{Operation, Split};
-pub use options::Options;
+mod fit;
 
 /// A channel being published. One writer: every method that stores takes `&mut self`.
 ///

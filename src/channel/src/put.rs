@@ -2,15 +2,16 @@
 
 use crate::codec::{self, BLOCK_KIND, NO_SLOT, What};
 use crate::facts::Facts;
-use crate::layout::words::{BLOCK, EVENT, SEGMENT};
-use crate::layout::{GROUP, Layout, Section, lane, live};
+use crate::format::words::{BLOCK, EVENT, SEGMENT};
+use crate::format::{GROUP, Section, lane, live};
+use crate::layout::Layout;
 use crate::record::BlockState;
 use crate::seqlock;
 use crate::word::Word;
 
 /// Writers whose numbers of writes differ: the publisher, which is number 0, and the lanes.
 pub(crate) const WRITERS: u64 = 64;
-const _: () = assert!(crate::layout::LANES_MAX < WRITERS as usize);
+const _: () = assert!(crate::format::LANES_MAX < WRITERS as usize);
 
 /// An event ring, and the word that counts its events: what one writer appends to.
 #[derive(Clone, Copy, Debug)]

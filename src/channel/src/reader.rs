@@ -4,22 +4,20 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use rustix::time::ClockId;
 
 use crate::cells::Cell;
 use crate::codec::{self, DEVICE_DATA};
-use crate::discover::Found;
-use crate::error::{OpenError, ReadError};
-use crate::layout::{IDENTITY, IDENTITY_WORDS, Layout, live, words};
-use crate::map::Map;
+use crate::error::ReadError;
+use crate::format::{live, words};
+use crate::layout::Layout;
 use crate::mirror::Mirror;
 use crate::record::Device;
 use crate::section::SECTIONS;
 use crate::snapshot::{DeviceMap, Identity, Life, SegmentMap, Snapshot};
-use crate::source::{Access, Source};
+use crate::source::Source;
 use crate::{identity, life, text};
 use figures::Lane;
 use rings::Ring;
@@ -28,6 +26,7 @@ mod contradictions;
 mod events;
 mod figures;
 mod merge;
+mod open;
 mod rings;
 mod summary;
 
@@ -75,69 +74,6 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Opens a channel file that is named by who may have it mapped if it is our own user's; as root, another user's is read with `pread`.
-    /// One that was [found](crate::discover()) is opened by [`Found::open`].
-    ///
-    /// # Errors
-    /// See [`OpenError`]. Nothing in the file is believed before it is checked.
-    pub fn open(path: &Path) -> Result<Reader, OpenError> {
-        Found::named(path)?.open()
-    }
-
-    /// The same for a file that is open already.
-    pub(crate) fn of_file(file: File, access: Access) -> Result<Reader, OpenError> {
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(OpenError::NotAChannel);
-        }
-        let us = rustix::process::geteuid();
-        if metadata.uid() != us.as_raw() && !us.is_root() {
-            return Err(OpenError::NotYours { uid: metadata.uid() });
-        }
-        // One descriptor, however it is read: a program may have 1,024, and a machine hundreds of channels.
-        let file = Arc::new(file);
-        let by_pread = Source::by_pread(file.clone());
-        let read = |start: usize, out: &mut [u64]| by_pread.copy(start, out).map_err(|_| OpenError::NotAChannel);
-        let mut head = [0; IDENTITY];
-        read(0, &mut head)?;
-        let layout = Layout::check(&head, metadata.len(), read)?;
-        // A publisher takes all of its file's memory at the start. A file with holes costs who made it nothing, and us as much as it says that
-        // it holds: another user's could be as large as a channel may be, and there could be thousands.
-        if metadata.blocks().saturating_mul(512) < layout.bytes() {
-            return Err(OpenError::Malformed("parts of it were never written"));
-        }
-        let mut who = [0; IDENTITY_WORDS];
-        read(IDENTITY, &mut who)?;
-        let source = match access {
-            Access::Own if metadata.uid() == us.as_raw() => Source::Mapped(Map::read_only(&file, layout.len)?),
-            Access::Own | Access::Foreign => Source::by_pread(file.clone()),
-        };
-        let identity = identity::unpack(&who, metadata.uid());
-        Ok(Reader {
-            same_boot: identity::may_be_of_this_boot(&identity),
-            identity: Arc::new(identity),
-            file,
-            source,
-            copied: by_pread,
-            layout,
-            life: Life::Alive,
-            mirror: Mirror::default(),
-            devices: Vec::new(),
-            figures: Vec::new(),
-            of_one_moment: false,
-            doubts: Vec::new(),
-            devices_most: usize::MAX,
-            rings: vec![Ring::of_publisher(&layout)],
-            lanes: Vec::new(),
-            strings: Arc::new([Arc::from("")]),
-            shown: Vec::new(),
-            unsorted: true,
-            malformed: 0,
-            events_lost: 0,
-            copy: Vec::new(),
-        })
-    }
-
     /// Whether the publisher lives, at the price of a system call or two.
     ///
     /// # Errors

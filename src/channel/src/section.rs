@@ -18,39 +18,19 @@
 //! 2. `section.rs`: the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free number and that
 //!    function.
 //! 3. `snapshot.rs`: a field, which is `None` where the file has no such section: what an old file does not tell is not zero.
-//! 4. `publisher/options.rs`: how many records there is room for, if the program is to choose. None by default keeps the files of
+//! 4. `options.rs`: how many records there is room for, if the program is to choose. None by default keeps the files of
 //!    programs that have nothing to say as they are.
 //!
 //! The number of a kind is never used again, and the meaning of a word never changes.
 
 use crate::error::ReadError;
-use crate::layout::{APART, GROUP, LANES_MAX, live, words};
-use crate::publisher::Options;
+use crate::format::{APART, GROUP, LANES_MAX, Section, live, words};
+use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
 
 #[cfg(test)]
 mod tests;
-
-/// Where a section lies in one file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Section {
-    /// First word.
-    pub(crate) start: usize,
-    /// Words from one record to the next.
-    pub(crate) stride: usize,
-    /// Records. 0: the file has no such section.
-    pub(crate) count: usize,
-}
-
-impl Section {
-    /// The words of record `i`. Callers keep `i < count`.
-    #[inline(always)]
-    pub(crate) fn record(&self, i: usize) -> std::ops::Range<usize> {
-        let start = self.start + i * self.stride;
-        start..start + self.stride
-    }
-}
 
 /// Fills in a section's part of a snapshot, which the file has.
 pub(crate) type Read = fn(&Source, &Section, &mut Snapshot) -> Result<(), ReadError>;
@@ -137,7 +117,7 @@ sections! {
     generations: Row { kind: 6, count: groups, ..REQUIRED };
     /// Append-only strings.
     strings: Row { kind: 8, words: words::STRING, count: |o| o.strings.clamp(1, 1 << 16) as usize, ..REQUIRED };
-    /// Per lane: see [`lane`](crate::layout::lane), and two alternating cells of figures.
+    /// Per lane: see [`lane`](crate::format::lane), and two alternating cells of figures.
     lanes: Row { kind: 10, words: words::LANE, count: lanes, ..OF_LANES };
     /// Per lane: one word per [`GROUP`] block slots, which changes whenever the lane changes one of them.
     lane_generations: Row { kind: 11, stride: Some(|o| groups(o).next_multiple_of(APART)), count: lanes, ..OF_LANES };

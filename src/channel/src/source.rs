@@ -11,22 +11,13 @@ use std::sync::atomic::AtomicU64;
 
 use crate::cells::{self, Cell, Decode};
 use crate::error::ReadError;
-use crate::layout::{Layout, Section, live, words};
+use crate::format::{Section, live, words};
 use crate::map::Map;
 use crate::seqlock;
 use crate::word::{Word, Words};
 
 /// Words of a file that are read at a time when it is not mapped.
 const CHUNK_WORDS: usize = 4 * 1024;
-
-/// Whose directory a file is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Access {
-    /// One of our own user's: a file of our own user's in it is mapped.
-    Own,
-    /// It may be anybody's: no file in it is mapped.
-    Foreign,
-}
 
 /// A channel's words.
 pub(crate) enum Source {
@@ -108,7 +99,8 @@ impl Source {
     /// blocks and segments there are. A mapped source needs no copies.
     pub(crate) fn copy_blocks(
         &mut self,
-        layout: &Layout,
+        table: &Section,
+        segments: &Section,
         groups: &[Range<usize>],
         used: (usize, usize),
     ) -> Result<(), ReadError> {
@@ -120,7 +112,7 @@ impl Source {
         for slots in groups {
             let seqs: Vec<u64> = slots.clone().map(|slot| copy[slot * words::BLOCK].get()).collect();
             self.changed(
-                &layout.blocks,
+                table,
                 slots.clone(),
                 |slot| seqs[slot - slots.start],
                 |slot, record: Option<(u64, [u64; words::BLOCK - 1])>| {
@@ -132,32 +124,32 @@ impl Source {
                 },
             )?;
         }
-        let mut records = vec![0; used.1 * layout.segments.stride];
-        self.copy(layout.segments.start, &mut records)?;
+        let mut records = vec![0; used.1 * segments.stride];
+        self.copy(segments.start, &mut records)?;
         if let Source::Pread { blocks, brackets, .. } = self {
             *blocks = copy;
             brackets.clear();
-            brackets.extend(records.iter().step_by(layout.segments.stride));
+            brackets.extend(records.iter().step_by(segments.stride));
         }
         Ok(())
     }
 
     /// The block table and what brackets it.
-    pub(crate) fn table(&self, layout: &Layout) -> Table<'_> {
+    pub(crate) fn table(&self, table: &Section, segments: &Section) -> Table<'_> {
         match self {
             Source::Mapped(map) => Table {
-                blocks: section(map.words(), &layout.blocks),
-                stride: layout.blocks.stride,
-                slots: layout.blocks.count,
+                blocks: section(map.words(), table),
+                stride: table.stride,
+                slots: table.count,
                 brackets: Brackets::Live {
-                    words: section(map.words(), &layout.segments),
-                    stride: layout.segments.stride,
+                    words: section(map.words(), segments),
+                    stride: segments.stride,
                 },
             },
             Source::Pread { blocks, brackets, .. } => Table {
                 blocks,
                 stride: words::BLOCK,
-                slots: layout.blocks.count,
+                slots: table.count,
                 brackets: Brackets::Copied(brackets),
             },
         }
@@ -195,14 +187,14 @@ impl Source {
     }
 
     /// Lanes that were opened. What was published before that can be read afterwards.
-    pub(crate) fn lanes(&self, layout: &Layout) -> Result<usize, ReadError> {
+    pub(crate) fn lanes(&self, counters: &Section, lanes: &Section) -> Result<usize, ReadError> {
         // A file of format 1 has no such word.
-        if layout.lanes.count == 0 {
+        if lanes.count == 0 {
             return Ok(0);
         }
-        let opened = self.load(layout.live.start + live::LANES)?;
+        let opened = self.load(counters.start + live::LANES)?;
         self.fence();
-        Ok(layout.lanes.count.min(opened as usize))
+        Ok(lanes.count.min(opened as usize))
     }
 
     /// Orders what was read before against what is read after. Every `pread` is ordered against the next by the kernel.

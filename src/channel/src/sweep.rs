@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Dir};
 
 use crate::error::OpenError;
+use crate::found::Access;
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
-use crate::source::Access;
 use crate::{life, place};
 
 /// How long a black box is kept.

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::map;
+use crate::map::{self, Map};
 
 /// A shared 64-bit word. Always accessed at this width: mixed widths on one location have no meaning in Rust's memory model.
 pub trait Word {
@@ -59,9 +59,35 @@ pub(crate) trait Words {
     }
 }
 
+impl Words for Map {
+    type W = AtomicU64;
+    #[inline(always)]
+    fn here(&self) -> Option<&[AtomicU64]> {
+        Map::here(self)
+    }
+}
+
 impl<W: Word> Words for Vec<W> {
     type W = W;
     fn here(&self) -> Option<&[W]> {
         Some(self)
     }
+}
+
+/// A word of three numbers of a byte and one of 32 bits.
+#[inline(always)]
+pub(crate) fn pack(a: u8, b: u8, c: u8, high: u32) -> u64 {
+    u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16 | u64::from(high) << 32
+}
+
+/// Byte `n` of a word.
+#[inline(always)]
+pub(crate) fn byte(word: u64, n: u32) -> u8 {
+    (word >> (8 * n)) as u8
+}
+
+/// The upper 32 bits of a word.
+#[inline(always)]
+pub(crate) fn high(word: u64) -> u32 {
+    (word >> 32) as u32
 }

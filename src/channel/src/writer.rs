@@ -8,9 +8,10 @@
 use crate::cells::{CellWriter, Touched};
 use crate::codec::{self, What};
 use crate::facts::{Facts, Unheld};
+use crate::format::{Section, live, words};
 use crate::lane::LaneWriter;
-use crate::layout::{Layout, Section, live, words};
-use crate::publisher::{Operation, Split};
+use crate::layout::Layout;
+use crate::operation::{Operation, Split, Told};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::{BlockState, Device, Event, EventKind};
 use crate::seqlock;
@@ -21,15 +22,6 @@ use crate::word::{Word, Words};
 mod structure;
 
 pub use structure::Structure;
-
-/// What became of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Whether the table has a slot for its block.
-    pub stored: bool,
-    /// Whether the device's figures must be published now, with all that changed since they were. Otherwise its event tells them.
-    pub figures_due: bool,
-}
 
 /// The writing half of a channel over any words.
 pub(crate) struct Writer<M> {

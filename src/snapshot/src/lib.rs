@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod ids;
 mod names;
 mod read;
 mod requests;
@@ -36,8 +37,9 @@ mod types;
 mod write;
 
 pub use check::Problem;
+pub use ids::{FrameId, StackId, TextId, ValueId};
 pub use read::{Bound, Damage, Limits, Opcode, PickleError, ReadError};
 pub use requests::{Request, RequestKind, Requests};
-pub use tables::{Frame, FrameId, StackId, Tables, TextId, Value, ValueId};
+pub use tables::{Frame, Tables, Value};
 pub use types::{Action, Annotation, Block, BlockState, Segment, SegmentType, Snapshot, TraceEntry};
 pub use write::WriteError;

@@ -1,6 +1,6 @@
 //! The names that snapshots are made of. They are the first texts of every table, so that a key is told by its number.
 
-use crate::tables::TextId;
+use crate::ids::TextId;
 
 macro_rules! names {
     ($($name:ident = $text:literal,)*) => {

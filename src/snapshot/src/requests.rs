@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::slice;
 
+use crate::ids::{TextId, ValueId};
 use crate::names;
-use crate::tables::{Tables, TextId, Value, ValueId};
+use crate::tables::{Tables, Value};
 use crate::types::{Action, BlockState, Snapshot, TraceEntry};
 
 /// The program wants a block or gives one back.
@@ -190,7 +191,7 @@ impl Iterator for Requests<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::StackId;
+    use crate::ids::StackId;
     use crate::types::{Block, Segment, SegmentType};
     use RequestKind::{Alloc, Free};
 

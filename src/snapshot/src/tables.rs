@@ -8,41 +8,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::ids::{FrameId, StackId, TextId, ValueId};
 use crate::names;
-
-/// A text of a [`Tables`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TextId(pub(crate) u32);
-
-/// A frame of a [`Tables`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FrameId(u32);
-
-/// A call stack of a [`Tables`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StackId(u32);
-
-impl StackId {
-    /// No frames: nothing was recorded.
-    pub const EMPTY: StackId = StackId(0);
-}
-
-/// A value of a [`Tables`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueId(u32);
-
-macro_rules! index {
-    ($($id:ident)*) => {
-        $(impl $id {
-            /// Its place among its kind.
-            pub(crate) fn index(self) -> usize {
-                self.0 as usize
-            }
-        })*
-    };
-}
-
-index!(TextId FrameId StackId ValueId);
 
 /// One line of a call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

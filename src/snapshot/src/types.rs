@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::ids::{StackId, TextId, ValueId};
 use crate::names;
-use crate::tables::{StackId, Tables, TextId, Value, ValueId};
+use crate::tables::{Tables, Value};
 
 /// What `torch.cuda.memory._snapshot()` returns: the allocator's state at one moment, and what it did before.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 /// How a check ended, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It works.
     Good,
     /// Something is not there that need not be.
@@ -15,7 +15,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// The mark before a check.
-    pub fn mark(self) -> &'static str {
+    pub(crate) fn mark(self) -> &'static str {
         match self {
             Verdict::Good => "ok  ",
             Verdict::Note => "note",
@@ -27,7 +27,7 @@ impl Verdict {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub(crate) struct Check {
     /// What.
     pub name: &'static str,
     /// How it ended.
@@ -39,7 +39,7 @@ pub struct Check {
 }
 
 /// A check that found everything as it should be.
-pub fn good(name: &'static str, seen: impl Into<String>) -> Check {
+pub(crate) fn good(name: &'static str, seen: impl Into<String>) -> Check {
     Check {
         name,
         verdict: Verdict::Good,
@@ -49,7 +49,7 @@ pub fn good(name: &'static str, seen: impl Into<String>) -> Check {
 }
 
 /// A check that found something else; `todo` says what to do.
-pub fn not(name: &'static str, verdict: Verdict, seen: impl Into<String>, todo: impl Into<String>) -> Check {
+pub(crate) fn not(name: &'static str, verdict: Verdict, seen: impl Into<String>, todo: impl Into<String>) -> Check {
     Check {
         name,
         verdict,

@@ -10,8 +10,8 @@ use gpumem_demo::{is_negative, parse_duration};
 
 use crate::model::{Colors, Only};
 use crate::wrap::wrap;
-pub use demo::{DemoCli, explain};
-pub use replay::ReplayCli;
+pub(crate) use demo::{DemoCli, explain};
+pub(crate) use replay::ReplayCli;
 
 /// Columns that lines have at most behind the options: what clap wraps loses its columns.
 const COLUMNS: u16 = 60;
@@ -74,7 +74,7 @@ Environment:
 /// up. Without a subcommand: the dashboard.
 #[derive(Debug, Parser)]
 #[command(name = "gpumem-tui", version, after_help = after(), args_conflicts_with_subcommands = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do instead of showing the dashboard.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -85,7 +85,7 @@ pub struct Cli {
 
 /// Flags of the dashboard and of the one-shot reports.
 #[derive(Clone, Debug, Args)]
-pub struct ViewArgs {
+pub(crate) struct ViewArgs {
     /// How often to sample: 500ms, 2s; from 50ms to 1h
     #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval)]
     pub interval: Duration,
@@ -108,7 +108,7 @@ pub struct ViewArgs {
 
 /// How the terminal is used.
 #[derive(Clone, Debug, Args)]
-pub struct LookArgs {
+pub(crate) struct LookArgs {
     /// How many colours to use
     #[arg(long, value_enum, value_name = "STEP", default_value_t = ColorArg::Auto)]
     pub color: ColorArg,
@@ -119,7 +119,7 @@ pub struct LookArgs {
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ColorArg {
+pub(crate) enum ColorArg {
     /// As the environment says.
     Auto,
     /// 24 bits.
@@ -136,7 +136,7 @@ pub enum ColorArg {
 
 impl ColorArg {
     /// The step asked for; `None` leaves it to the environment.
-    pub fn step(self) -> Option<Colors> {
+    pub(crate) fn step(self) -> Option<Colors> {
         match self {
             ColorArg::Auto => None,
             ColorArg::True => Some(Colors::True),
@@ -149,7 +149,7 @@ impl ColorArg {
 
 /// `--device` of the dashboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Device {
+pub(crate) enum Device {
     /// Every device.
     Auto,
     /// One of them.
@@ -158,7 +158,7 @@ pub enum Device {
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Create a memory problem and watch it being fixed; without a name: list the demos
     Demo(DemoCli),
     /// Replay recorded allocations through an allocator: the memory and the time it takes

@@ -5,12 +5,12 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::model::Nanos;
 
 /// `CLOCK_MONOTONIC`, as blocks and events in channels use it.
-pub fn now() -> Nanos {
+pub(crate) fn now() -> Nanos {
     nanos(ClockId::Monotonic).clamp(0, i128::from(u64::MAX)) as Nanos
 }
 
 /// `CLOCK_REALTIME - CLOCK_MONOTONIC` in nanoseconds.
-pub fn realtime_offset() -> i128 {
+pub(crate) fn realtime_offset() -> i128 {
     nanos(ClockId::Realtime) - nanos(ClockId::Monotonic)
 }
 

@@ -14,7 +14,7 @@ use crate::wrap::wrap;
 use crate::{report, source};
 
 /// Looks at everything.
-pub fn examine(env: &Environment, colors: Colors, ascii: bool) -> Vec<Check> {
+pub(crate) fn examine(env: &Environment, colors: Colors, ascii: bool) -> Vec<Check> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let facts = Facts::gather(&Root::default(), runtime.as_deref());
     let mut model = Model::default();
@@ -62,7 +62,7 @@ fn screen(env: &Environment, colors: Colors, ascii: bool) -> Check {
 const MARGIN: [u16; 2] = [18, 20];
 
 /// The checks as text, ending in a line end, in lines of at most `room` columns.
-pub fn text(checks: &[Check], room: u16) -> String {
+pub(crate) fn text(checks: &[Check], room: u16) -> String {
     let mut out = String::new();
     // Words of one letter a line help nobody.
     let wrapped = |text: &str, margin: u16| -> String {
@@ -85,7 +85,7 @@ pub fn text(checks: &[Check], room: u16) -> String {
 }
 
 /// The exit code: that of the worst check.
-pub fn exit_code(checks: &[Check]) -> u8 {
+pub(crate) fn exit_code(checks: &[Check]) -> u8 {
     match checks.iter().map(|c| c.verdict).max() {
         Some(Verdict::Bad) => 1,
         Some(Verdict::NoGpu) => 3,

@@ -2,11 +2,11 @@
 
 use crate::model::{Demo, DemoOutcome, DemoStep, Hits, Sampled};
 
-pub use crate::model::Key;
+pub(crate) use crate::model::Key;
 
 /// What the mouse did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MouseAction {
+pub(crate) enum MouseAction {
     /// The left button went down.
     Click,
     /// The left button is held and the pointer moved.
@@ -19,7 +19,7 @@ pub enum MouseAction {
 
 /// The mouse on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mouse {
+pub(crate) struct Mouse {
     /// What it did.
     pub action: MouseAction,
     /// Column from 0.
@@ -30,7 +30,7 @@ pub struct Mouse {
 
 /// What a demo's child said or did.
 #[derive(Clone, Debug, PartialEq)]
-pub enum DemoEvent {
+pub(crate) enum DemoEvent {
     /// It runs.
     Spawned {
         /// Its process id.
@@ -66,7 +66,7 @@ pub enum DemoEvent {
 
 /// Why the dashboard has to end, apart from the user's wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// A signal by number.
     Signal(u8),
     /// The terminal is gone (end of input, hang-up).
@@ -75,7 +75,7 @@ pub enum Ending {
 
 /// Something that happened.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// A key was pressed.
     Key(Key),
     /// Text was pasted.
@@ -116,7 +116,7 @@ impl Event {
 
 /// Something the main loop has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Draw as soon as the frame rate allows: the user waits for it.
     Draw,
     /// Draw everything anew: what is on the screen is not what we think.

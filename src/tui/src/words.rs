@@ -7,7 +7,7 @@ use crate::wrap::fits;
 mod tests;
 
 /// A command line without the folder of its program: `python3 train.py` rather than `/usr/bin/python3 train.py`.
-pub fn program(command: &str) -> &str {
+pub(crate) fn program(command: &str) -> &str {
     let first = command.split(' ').next().unwrap_or("");
     let name = first.rfind('/').map_or(0, |slash| slash + 1);
     if name < first.len() { &command[name..] } else { command }
@@ -16,7 +16,7 @@ pub fn program(command: &str) -> &str {
 /// A command line in the fullest words that fit into `room` columns, else in the shortest: first the folder of the program is left out,
 /// then those of its arguments (`python3 train.py` of `python3 /data/jobs/train.py`), then this program's own name
 /// (`replay trace.csv` of `gpumem-tui replay trace.csv`).
-pub fn command_in(command: &str, room: usize) -> String {
+pub(crate) fn command_in(command: &str, room: usize) -> String {
     let full = program(command);
     if fits(full, room) {
         return full.to_owned();
@@ -40,7 +40,7 @@ pub fn command_in(command: &str, room: usize) -> String {
 }
 
 /// A text as the beginning of a sentence.
-pub fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
     first.chain(letters).collect()

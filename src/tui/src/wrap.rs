@@ -4,17 +4,17 @@ use textwrap::{Options, WordSplitter};
 use unicode_width::UnicodeWidthStr;
 
 /// Columns a text takes.
-pub fn width(text: &str) -> u16 {
+pub(crate) fn width(text: &str) -> u16 {
     u16::try_from(UnicodeWidthStr::width(text)).unwrap_or(u16::MAX)
 }
 
 /// Whether a text takes no more than `room` columns.
-pub fn fits(text: &str, room: usize) -> bool {
+pub(crate) fn fits(text: &str, room: usize) -> bool {
     usize::from(width(text)) <= room
 }
 
 /// A text in at most `room` columns, with a sign at its end where something is missing.
-pub fn cut(text: &str, room: u16, sign: &str) -> String {
+pub(crate) fn cut(text: &str, room: u16, sign: &str) -> String {
     if width(text) <= room {
         return text.to_owned();
     }
@@ -33,7 +33,7 @@ pub fn cut(text: &str, room: u16, sign: &str) -> String {
 }
 
 /// A text in lines of at most `room` columns, broken at spaces; longer words are cut. No lines where there is no room.
-pub fn wrap(text: &str, room: u16) -> Vec<String> {
+pub(crate) fn wrap(text: &str, room: u16) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if room == 0 || words.is_empty() {
         return Vec::new();
@@ -45,7 +45,7 @@ pub fn wrap(text: &str, room: u16) -> Vec<String> {
 }
 
 /// The same in at most `most` lines (and at least one); the last has all that is left, be it too long for it.
-pub fn wrap_to(text: &str, room: u16, most: usize) -> Vec<String> {
+pub(crate) fn wrap_to(text: &str, room: u16, most: usize) -> Vec<String> {
     let mut lines = match most {
         ..2 => vec![text.to_owned()],
         _ => wrap(text, room),

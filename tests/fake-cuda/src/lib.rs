@@ -21,7 +21,7 @@
 //! | `FAKE_CUDA_DEAD_STREAMS_KILL` | 0 | 1: a call that names a stream which was destroyed, or is none, ends the process, as the real driver does |
 //! | `FAKE_CUDA_FAIL` | | `cuMemCreate:3`: the third call of that name returns `CUDA_ERROR_UNKNOWN`; `cuMemCreate:3:12345`: it returns that; `cuMemCreate:3:12345:2`: so does the next one |
 //! | `FAKE_CUDA_WAIT` | | `cuMemFree:PATH`: calls of that name keep nobody but their callers waiting until there is such a file, 20 seconds at most, and make `PATH.waits` when they begin to |
-
+#![allow(unsafe_code, reason = "it plays a library with a C interface")]
 #![allow(non_snake_case, reason = "the driver's names")]
 
 mod device;

@@ -48,6 +48,7 @@
 //! is wrong.
 //!
 //! An old driver, which lacks functions, is made with [`FakeNvml::remove`].
+#![allow(unsafe_code, reason = "it plays a library with a C interface")]
 
 #[allow(non_snake_case)] // NVML names them
 mod exports;

@@ -2,6 +2,7 @@
 //!
 //! cudarc opens the driver by name, so its path must be set before the process starts: the outer tests run this binary again,
 //! with the environment that an inner test needs.
+#![allow(unsafe_code, reason = "it calls the library as C programs do")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod abi;

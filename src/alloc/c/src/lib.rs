@@ -22,6 +22,7 @@
 //! | `names` | marks and scopes |
 //! | `history` | what happened, who holds the memory, snapshots |
 //! | `python` | call stacks of Python |
+#![allow(unsafe_code, reason = "the C ABI is an interface of pointers")]
 
 mod adopt;
 mod boundary;

@@ -9,6 +9,7 @@
 //! Each thread says at a place of its own where it is ([`Seat`]), once for each floor: who is inside of a heap takes a lane's lock, too. So
 //! a thread that was about to enter, and stopped before it said so, when the right was taken away, says that whenever it goes on without
 //! anybody else being misled.
+#![allow(unsafe_code, reason = "a lock hands out its value")]
 
 use std::cell::UnsafeCell;
 use std::fmt;

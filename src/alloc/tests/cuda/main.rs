@@ -2,6 +2,7 @@
 //!
 //! The library is opened by name, so the path must be set before the process starts: the outer tests run this binary
 //! again with the environment they need.
+#![allow(unsafe_code, reason = "streams are handles of the driver")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod ends;

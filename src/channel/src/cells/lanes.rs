@@ -1,7 +1,7 @@
 //! The cells of a lane: as the publisher's, but so small that they are always written whole.
 
 use super::{EVENTS, left_to_events, store};
-use crate::layout::words::LANE_CELL;
+use crate::format::words::LANE_CELL;
 use crate::seqlock;
 use crate::stats::{LaneFigures, LanePool};
 use crate::word::Word;

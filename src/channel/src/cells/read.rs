@@ -2,7 +2,7 @@
 
 use super::lanes::FIGURES as LANE_FIGURES;
 use super::{COLD, EVENTS, LARGE, LARGE_SPLIT, SMALL, SMALL_SPLIT};
-use crate::layout::words::{LANE_CELL, STATS_CELL};
+use crate::format::words::{LANE_CELL, STATS_CELL};
 use crate::seqlock;
 use crate::stats::{DeviceStats, PoolStats};
 use crate::word::Word;

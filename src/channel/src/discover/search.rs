@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::Errno;
 
-use super::{Found, Problem, ProblemKind, Scan};
-use crate::source::Access;
+use super::{Problem, ProblemKind, Scan};
+use crate::found::{Access, Found};
 use crate::{place, sweep};
 
 /// Channels one scan returns at most. Where there are more, owners get as many as each other as far as they have them.

@@ -1,7 +1,8 @@
 //! Reading a layout back from a file that may lie.
 
-use super::{FILE_MAX, GROUP, IDENTITY, IDENTITY_WORDS, Layout, MAGIC, SECTIONS, Section, TOC_ENTRY, VERSION, live};
+use super::{Layout, SECTIONS};
 use crate::error::OpenError;
+use crate::format::{FILE_MAX, GROUP, IDENTITY, IDENTITY_WORDS, MAGIC, Section, TOC_ENTRY, VERSION, live};
 
 /// Entries a reader is willing to look at.
 const TOC_MAX: u64 = 64;

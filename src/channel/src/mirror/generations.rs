@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::error::ReadError;
-use crate::layout::{GROUP, Layout};
+use crate::format::GROUP;
+use crate::layout::Layout;
 use crate::source::Source;
 
 /// One writer's words.
@@ -30,7 +31,8 @@ impl Generations {
         slots: usize,
     ) -> Result<Vec<Range<usize>>, ReadError> {
         let groups = slots.div_ceil(GROUP);
-        self.rows.resize_with(1 + source.lanes(layout)?, Row::default);
+        self.rows
+            .resize_with(1 + source.lanes(&layout.live, &layout.lanes)?, Row::default);
         for (n, row) in self.rows.iter_mut().enumerate() {
             row.known.resize(groups, 0);
             row.now.resize(groups, 0);

@@ -14,7 +14,7 @@ mod atomic {
 
     use loom::cell::UnsafeCell;
 
-    use super::super::{PASSED, WITHOUT, Without};
+    use crate::ordering_tests::{PASSED, WITHOUT, Without};
 
     /// Loom's, which can be left unordered.
     #[derive(Debug)]

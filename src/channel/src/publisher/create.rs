@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 
-use super::{Options, Publisher};
+use super::Publisher;
 use crate::error::CreateError;
-use crate::layout::IDENTITY;
+use crate::format::IDENTITY;
 use crate::map::{LockedFile, Map, Process, file_size_limit};
+use crate::options::Options;
 use crate::snapshot::Identity;
 use crate::stamp::Stamp;
 use crate::word::{Word, Words};

@@ -7,7 +7,7 @@ use super::rings::Ring;
 use crate::cells::{self, Cell};
 use crate::codec;
 use crate::error::ReadError;
-use crate::layout::words;
+use crate::format::words;
 use crate::record::Event;
 use crate::seqlock;
 

@@ -3,7 +3,7 @@
 use super::Reader;
 use crate::cells::{self, Cell};
 use crate::error::ReadError;
-use crate::layout::{lane, words};
+use crate::format::{lane, words};
 use crate::snapshot::LaneView;
 use crate::stats::DeviceStats;
 
@@ -51,7 +51,7 @@ impl Reader {
                 (self.figures[device], _) = self.newest(0, device, self.figures[device])?;
             }
             // A lane that was opened meanwhile may have published, too.
-            if self.lane_moves()? == before && self.source.lanes(&self.layout)? == self.lanes.len() {
+            if self.lane_moves()? == before && self.lanes_opened()? == self.lanes.len() {
                 self.of_one_moment = true;
                 break;
             }

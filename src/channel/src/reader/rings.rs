@@ -3,7 +3,8 @@
 use super::Reader;
 use super::figures::Lane;
 use crate::error::ReadError;
-use crate::layout::{Layout, Section, lane, live};
+use crate::format::{Section, lane, live};
+use crate::layout::Layout;
 
 /// No writer gets here. Keeps what is computed from a count within bounds.
 const COUNT_MAX: u64 = 1 << 60;
@@ -53,9 +54,14 @@ impl Ring {
 }
 
 impl Reader {
+    /// Lanes that were opened so far.
+    pub(super) fn lanes_opened(&self) -> Result<usize, ReadError> {
+        self.source.lanes(&self.layout.live, &self.layout.lanes)
+    }
+
     /// Opens the lanes that the publisher has opened since.
     pub(super) fn find_lanes(&mut self) -> Result<(), ReadError> {
-        for number in self.lanes.len()..self.source.lanes(&self.layout)? {
+        for number in self.lanes.len()..self.lanes_opened()? {
             let state = self.source.load(self.layout.lanes.record(number).start + lane::STATE)?;
             self.lanes.push(Lane::new(state));
             // No more lanes than a byte can number: the layout was checked.

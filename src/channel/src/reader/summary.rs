@@ -3,7 +3,7 @@
 use super::Reader;
 use crate::cells;
 use crate::error::ReadError;
-use crate::layout::{live, words};
+use crate::format::{live, words};
 
 impl Reader {
     /// Reads no more than the first so many devices from now on, whatever is published: of somebody who publishes to be a burden.

@@ -2,7 +2,8 @@
 
 use super::error::ReadError;
 use super::limits::{Meter, in_map, shared};
-use crate::tables::{Frame, FrameId, StackId, Tables, TextId, Value, ValueId};
+use crate::ids::{FrameId, StackId, TextId, ValueId};
+use crate::tables::{Frame, Tables, Value};
 
 /// What a thing takes in its table besides what it points to: its place in a vector that grows and copies, and in a map.
 const fn entry<T>() -> usize {

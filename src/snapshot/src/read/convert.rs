@@ -4,8 +4,8 @@ use super::document::{Document, Node, Pair};
 use super::error::{ReadError, at, printable};
 use super::fields::required;
 use super::values::Converter;
+use crate::ids::StackId;
 use crate::names;
-use crate::tables::StackId;
 use crate::types::{Action, Annotation, Block, BlockState, Segment, SegmentType, Snapshot, TraceEntry};
 
 /// PyTorch's size of segments of small blocks.

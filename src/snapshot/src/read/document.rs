@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::ReadError;
 use super::limits::{Meter, room, shared};
-use crate::tables::TextId;
+use crate::ids::TextId;
 
 /// A value, in 8 bytes: most of a file's memory are these. What is large or may be shared is elsewhere and has a number here.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use super::document::{Document, Node, Number, Object, ObjectId, Pair};
 use super::error::ReadError;
-use crate::tables::TextId;
+use crate::ids::TextId;
 
 impl Document {
     fn found(&self, node: Node) -> String {

@@ -27,7 +27,8 @@ use document::Document;
 use limits::in_map;
 use values::Converter;
 
-use crate::tables::{Tables, TextId};
+use crate::ids::TextId;
+use crate::tables::Tables;
 use crate::types::Snapshot;
 
 pub use damage::Damage;

@@ -9,7 +9,8 @@ use super::document::{Class, Document, Node, Number};
 use super::error::{PickleError, ReadError, printable};
 use super::limits::Meter;
 use super::opcode::Opcode;
-use crate::tables::{Tables, TextId};
+use crate::ids::TextId;
+use crate::tables::Tables;
 
 /// Reads a pickle. The document holds what the answer refers to.
 pub(crate) fn load(

@@ -7,8 +7,9 @@ use super::document::{Document, Node, Number, Object, ObjectId, Pair};
 use super::error::{ReadError, at};
 use super::fields::required;
 use super::limits::{Meter, in_map, room, shared};
+use crate::ids::{FrameId, StackId, ValueId};
 use crate::names;
-use crate::tables::{Frame, FrameId, StackId, Tables, Value, ValueId};
+use crate::tables::{Frame, Tables, Value};
 
 /// Levels of a value. PyTorch's settings have two.
 const DEPTH: u32 = 32;

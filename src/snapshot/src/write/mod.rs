@@ -6,7 +6,7 @@ mod walk;
 
 use std::io::{self, BufWriter, Write};
 
-use crate::tables::{FrameId, StackId, TextId, ValueId};
+use crate::ids::{FrameId, StackId, TextId, ValueId};
 use crate::types::Snapshot;
 
 /// Why a snapshot could not be written.

@@ -1,8 +1,9 @@
 //! The keys of a snapshot, in PyTorch's order (`torch/csrc/cuda/Module.cpp`).
 
 use super::{Kind, Sink, Thing, WriteError};
+use crate::ids::{FrameId, StackId, TextId, ValueId};
 use crate::names;
-use crate::tables::{FrameId, StackId, Tables, TextId, Value, ValueId};
+use crate::tables::{Tables, Value};
 use crate::types::{Action, Annotation, Block, Segment, Snapshot, TraceEntry};
 
 type Written = Result<(), WriteError>;

@@ -33,7 +33,7 @@ const UNNOTICED: Duration = Duration::from_millis(200);
 
 /// How the dashboard ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The exit code.
     pub code: u8,
     /// Why the demo that it was started for failed, if it did.
@@ -44,7 +44,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// When there is no terminal, or the system refuses what the dashboard cannot do without.
-pub fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
+pub(crate) fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
     terminal::open()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::restore_on_panic(crate::demo::end_at_once);

@@ -17,7 +17,7 @@ use super::{LookArgs, parse_interval};
     next_display_order = 100,
     mut_args = |argument| argument.global(true)
 )]
-pub struct DemoCli {
+pub(crate) struct DemoCli {
     /// Which one, with its own arguments
     #[command(subcommand)]
     pub demo: Option<Chosen>,
@@ -34,7 +34,7 @@ pub struct DemoCli {
 
 /// What a command line of `demo` that was refused means, where clap does not know: a name that is none, or another demo's flag.
 /// `words` are those of the command line behind `demo`.
-pub fn explain(error: &clap::Error, words: &[String]) -> Option<String> {
+pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Option<String> {
     let said = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),

@@ -32,7 +32,7 @@ With --speed it is a line of schema gpumem-demo/1 whenever there is something to
 /// What `replay` is told.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER)]
-pub struct ReplayCli {
+pub(crate) struct ReplayCli {
     /// The recorded allocations; - is stdin
     #[arg(value_name = "TRACE", value_parser = OsStringValueParser::new().map(trace_path))]
     pub trace: PathBuf,
@@ -103,12 +103,12 @@ const STDIN_IS_TAKEN: &str = "--watch and --steer leave no stdin to read a trace
 
 impl ReplayCli {
     /// Whether it is to be looked at, and not measured.
-    pub fn live(&self) -> bool {
+    pub(crate) fn live(&self) -> bool {
         self.watch || self.speed.is_some()
     }
 
     /// What a replay that measures is told.
-    pub fn to_args(&self) -> ReplayArgs {
+    pub(crate) fn to_args(&self) -> ReplayArgs {
         let defaults = ReplayArgs::default();
         ReplayArgs {
             trace: self.trace.clone(),
@@ -129,7 +129,7 @@ impl ReplayCli {
     ///
     /// # Errors
     /// When it is asked for what only a replay that measures can do.
-    pub fn to_demo(&self) -> Result<(Replay, RunArgs), &'static str> {
+    pub(crate) fn to_demo(&self) -> Result<(Replay, RunArgs), &'static str> {
         if self.allocator != AllocatorChoice::Gpumem {
             return Err(LIVE_IS_GPUMEM);
         }
@@ -157,7 +157,7 @@ impl ReplayCli {
     }
 
     /// The flags that a child is given, when it runs under the dashboard.
-    pub fn child_flags(&self) -> Vec<OsString> {
+    pub(crate) fn child_flags(&self) -> Vec<OsString> {
         let flag = |name: &str, value: Option<OsString>| value.map(|value| [format!("--{name}").into(), value]);
         let flags = [
             flag("trace", Some(self.trace.clone().into())),

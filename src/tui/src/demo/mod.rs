@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use crate::event::DemoEvent;
 use lines::Lines;
 
-pub use turns::Demos;
+pub(crate) use turns::Demos;
 
 /// How long a child may take to free its memory and go.
 const GRACE: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const COMPLAINT: usize = 400;
 
 /// What a demo is started with, besides its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DemoOptions {
+pub(crate) struct DemoOptions {
     /// Arguments for whichever demo is chosen, as on our own command line.
     pub shared: Vec<OsString>,
     /// A demo's name, and arguments for that one only.
@@ -54,7 +54,7 @@ impl DemoOptions {
 
 /// A running child.
 #[derive(Debug)]
-pub struct DemoChild {
+pub(crate) struct DemoChild {
     pid: u32,
     stdin: ChildStdin,
     news: mpsc::Receiver<DemoEvent>,
@@ -67,7 +67,7 @@ impl DemoChild {
     ///
     /// # Errors
     /// When this program cannot be run again.
-    pub fn spawn(name: &str, simulated: bool, options: &DemoOptions) -> std::io::Result<DemoChild> {
+    pub(crate) fn spawn(name: &str, simulated: bool, options: &DemoOptions) -> std::io::Result<DemoChild> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["demo", name, "--headless", "--json", "--steer"]);
         command.arg("--parent").arg(std::process::id().to_string());
@@ -112,12 +112,12 @@ impl DemoChild {
     }
 
     /// Lets it go on if it was stopped.
-    pub fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         running::go_on(self.pid);
     }
 
     /// The next thing the child says or does; for ever pending once it has said that it is gone.
-    pub async fn next(&mut self) -> DemoEvent {
+    pub(crate) async fn next(&mut self) -> DemoEvent {
         match self.news.recv().await {
             Some(news) => news,
             None => std::future::pending().await,
@@ -125,7 +125,7 @@ impl DemoChild {
     }
 
     /// Sends a line. A child that does not listen is told off by its silence, not by making us wait.
-    pub async fn tell(&mut self, line: &str) {
+    pub(crate) async fn tell(&mut self, line: &str) {
         let line = format!("{line}\n");
         let write = self.stdin.write_all(line.as_bytes());
         let _ = tokio::time::timeout(Duration::from_millis(100), write).await;
@@ -133,7 +133,7 @@ impl DemoChild {
 
     /// Ends the child: politely by the end of its input, then by force. When this returns nothing is left of it, unless it
     /// is stuck in a driver where no signal reaches it.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         let DemoChild {
             stdin,
             news,
@@ -152,7 +152,7 @@ impl DemoChild {
 }
 
 /// Kills every child on the way out of a panic, and waits for its end.
-pub fn end_at_once() {
+pub(crate) fn end_at_once() {
     running::kill_all(KILLED);
 }
 

@@ -8,7 +8,7 @@ use crate::event::DemoEvent;
 
 /// The demo that runs, or the one before it on its way out.
 #[derive(Debug)]
-pub struct Demos {
+pub(crate) struct Demos {
     options: DemoOptions,
     child: Option<DemoChild>,
     /// The last child's end. Only without a child.
@@ -25,7 +25,7 @@ struct Wanted {
 
 impl Demos {
     /// None yet. Each is started with these options.
-    pub fn new(options: DemoOptions) -> Demos {
+    pub(crate) fn new(options: DemoOptions) -> Demos {
         Demos {
             options,
             child: None,
@@ -35,13 +35,13 @@ impl Demos {
     }
 
     /// Ends the demo that runs, and has this one started by [`Demos::next`] once that is gone.
-    pub fn start(&mut self, name: String, simulated: bool) {
+    pub(crate) fn start(&mut self, name: String, simulated: bool) {
         self.stop();
         self.next = Some(Wanted { name, simulated });
     }
 
     /// Lets the demo go in the background; what it still says is nobody's news.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.next = None;
         if let Some(child) = self.child.take() {
             self.ending = Some(tokio::spawn(child.stop()));
@@ -49,20 +49,20 @@ impl Demos {
     }
 
     /// Sends the demo that runs a line.
-    pub async fn tell(&mut self, line: &str) {
+    pub(crate) async fn tell(&mut self, line: &str) {
         if let Some(child) = &mut self.child {
             child.tell(line).await;
         }
     }
 
     /// Lets the demo go on if it was stopped.
-    pub fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         self.child.iter().for_each(DemoChild::go_on);
     }
 
     /// The next thing that the demo says or does. Starts the one that is wanted, so it is called on the main thread. Cancelling
     /// the future loses nothing.
-    pub async fn next(&mut self) -> DemoEvent {
+    pub(crate) async fn next(&mut self) -> DemoEvent {
         self.gone().await;
         if let Some(Wanted { name, simulated }) = self.next.take() {
             match DemoChild::spawn(&name, simulated, &self.options) {
@@ -81,7 +81,7 @@ impl Demos {
     }
 
     /// Waits until nothing is left of any demo, having ended the one that runs.
-    pub async fn end(&mut self) {
+    pub(crate) async fn end(&mut self) {
         self.stop();
         self.gone().await;
     }

@@ -1,7 +1,9 @@
 //! Keys and mouse from the terminal.
 //!
-//! Reads the terminal itself rather than through crossterm's event reader, which spins for ever on a terminal that is
-//! gone (a dropped connection) and blocks on a sequence that came in two parts.
+//! Reads the terminal itself rather than through crossterm's event reader. That reader spins for ever on a terminal that is gone, as a
+//! dropped connection leaves it ([crossterm#793](https://github.com/crossterm-rs/crossterm/issues/793); its
+//! [PR 1067](https://github.com/crossterm-rs/crossterm/pull/1067) is open), and takes a sequence that came in two parts for keys
+//! ([crossterm#993](https://github.com/crossterm-rs/crossterm/issues/993)).
 
 mod parse;
 
@@ -19,7 +21,7 @@ use crate::terminal::watch;
 use parse::Parser;
 
 /// The terminal's reading end.
-pub struct Input {
+pub(crate) struct Input {
     tty: AsyncFd<BorrowedFd<'static>>,
     parser: Parser,
     /// When a sequence that has begun is given up. Kept here, for callers cancel and call again all the time.
@@ -31,7 +33,7 @@ impl Input {
     ///
     /// # Errors
     /// When it cannot be waited for.
-    pub fn new(tty: BorrowedFd<'static>) -> io::Result<Input> {
+    pub(crate) fn new(tty: BorrowedFd<'static>) -> io::Result<Input> {
         Ok(Input {
             tty: watch(tty, Interest::READABLE)?,
             parser: Parser::default(),
@@ -43,7 +45,7 @@ impl Input {
     ///
     /// # Errors
     /// When waiting fails.
-    pub async fn next(&mut self) -> io::Result<Option<Vec<Event>>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<Event>>> {
         loop {
             let mut ready = match self.give_up_at {
                 None => self.tty.readable().await?,

@@ -8,7 +8,7 @@ use super::process::ProcessId;
 
 /// Free blocks counted by size: bucket `i` holds sizes of `2^i` up to, not including, `2^(i+1)` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     /// Blocks per bucket.
     pub count: [u32; 64],
     /// Bytes per bucket.
@@ -35,7 +35,7 @@ impl Histogram {
     }
 
     /// First and last bucket in use.
-    pub fn range(&self) -> Option<(usize, usize)> {
+    pub(crate) fn range(&self) -> Option<(usize, usize)> {
         let first = self.count.iter().position(|&n| n > 0)?;
         let last = self.count.iter().rposition(|&n| n > 0)?;
         Some((first, last))
@@ -44,7 +44,7 @@ impl Histogram {
 
 /// The segments and blocks of one process on one device.
 #[derive(Clone, Debug)]
-pub struct BlockMap {
+pub(crate) struct BlockMap {
     /// Whose.
     pub process: ProcessId,
     /// Its segments by address, each with its blocks by address; of those that are mostly holes, each [run with memory](super::mapped()).
@@ -67,12 +67,12 @@ pub struct BlockMap {
 
 impl BlockMap {
     /// How long a block has been what it is; of a black box, how long it was.
-    pub fn age(&self, block: &Block) -> Option<super::Nanos> {
+    pub(crate) fn age(&self, block: &Block) -> Option<super::Nanos> {
         Some(self.until?.saturating_sub(block.time))
     }
 
     /// A block by address: the one that holds `addr`, with the index of its segment.
-    pub fn at(&self, addr: u64) -> Option<(usize, &Block)> {
+    pub(crate) fn at(&self, addr: u64) -> Option<(usize, &Block)> {
         let i = self
             .segments
             .partition_point(|s| s.segment.addr <= addr)
@@ -83,18 +83,18 @@ impl BlockMap {
     }
 
     /// Which published segment the one at an index is of, from 1, and how many there are.
-    pub fn number(&self, segment: usize) -> (usize, usize) {
+    pub(crate) fn number(&self, segment: usize) -> (usize, usize) {
         let count = |segments: &[Arc<SegmentMap>]| segments.chunk_by(|a, b| a.slot == b.slot).count();
         (count(&self.segments[..=segment]), count(&self.segments))
     }
 
     /// How many segments are published.
-    pub fn published(&self) -> usize {
+    pub(crate) fn published(&self) -> usize {
         self.segments.len().checked_sub(1).map_or(0, |last| self.number(last).1)
     }
 
     /// The block at `addr`, else the nearest one that begins after it, else the last.
-    pub fn nearest(&self, addr: u64) -> Option<(usize, &Block)> {
+    pub(crate) fn nearest(&self, addr: u64) -> Option<(usize, &Block)> {
         self.at(addr).or_else(|| {
             let mut all = self
                 .segments
@@ -107,7 +107,7 @@ impl BlockMap {
     }
 
     /// The first block.
-    pub fn first(&self) -> Option<(usize, &Block)> {
+    pub(crate) fn first(&self) -> Option<(usize, &Block)> {
         self.segments
             .iter()
             .enumerate()
@@ -115,7 +115,7 @@ impl BlockMap {
     }
 
     /// The last block.
-    pub fn last(&self) -> Option<(usize, &Block)> {
+    pub(crate) fn last(&self) -> Option<(usize, &Block)> {
         self.segments
             .iter()
             .enumerate()
@@ -124,7 +124,7 @@ impl BlockMap {
     }
 
     /// The free blocks by size. Looks at every block: for who shows it.
-    pub fn free_sizes(&self) -> Histogram {
+    pub(crate) fn free_sizes(&self) -> Histogram {
         let mut sizes = Histogram::default();
         for segment in &self.segments {
             gpumem_channel::free_sizes(&segment.blocks).for_each(|bytes| sizes.add(bytes));
@@ -133,12 +133,12 @@ impl BlockMap {
     }
 
     /// Bytes of the largest segment.
-    pub fn largest_segment(&self) -> u64 {
+    pub(crate) fn largest_segment(&self) -> u64 {
         self.segments.iter().map(|s| s.segment.size).max().unwrap_or(0)
     }
 
     /// The text of a tag, or of a pool's name; empty when there is none.
-    pub fn string(&self, id: StringId) -> &str {
+    pub(crate) fn string(&self, id: StringId) -> &str {
         self.strings.get(id.0 as usize).map_or("", |s| s)
     }
 }

@@ -11,11 +11,11 @@ use super::history::Mark;
 
 /// Device and inode of a channel's file: the identity of a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChannelKey(pub u64, pub u64);
+pub(crate) struct ChannelKey(pub u64, pub u64);
 
 /// One channel's newest state.
 #[derive(Clone, Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     /// Its identity.
     pub key: ChannelKey,
     /// Its pid in our namespace, where that is known; `identity.pid` is the publisher's own view.
@@ -38,7 +38,7 @@ pub struct Channel {
 
 /// How much of what another user publishes is not shown. What one user may add to the model is bounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub(crate) struct LeftOut {
     /// The user's number.
     pub uid: u32,
     /// The user's name, or the number where there is none.
@@ -53,7 +53,7 @@ pub struct LeftOut {
 
 /// Something that keeps channels from being seen, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// File name, cleaned.
     pub file: String,
     /// What it is.
@@ -64,7 +64,7 @@ pub struct Problem {
 
 /// What keeps channels from being seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ProblemKind {
+pub(crate) enum ProblemKind {
     /// A file that looks like a channel cannot be read.
     #[default]
     File,
@@ -79,7 +79,7 @@ pub enum ProblemKind {
 /// What publishers held at one moment between two samples, on the devices where that changed. A training loop rises and
 /// falls within a second; sampled once a second it would be drawn as steps that never were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Glance {
+pub(crate) struct Glance {
     /// When.
     pub at: Nanos,
     /// Sums over the live publishers of each device.
@@ -88,7 +88,7 @@ pub struct Glance {
 
 /// What the publishers of a device hold together. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub(crate) struct Held {
     /// The device.
     pub device: DeviceKey,
     /// Held by programs.
@@ -99,7 +99,7 @@ pub struct Held {
 
 /// One pass of the channel source.
 #[derive(Clone, Debug, Default)]
-pub struct ChannelSample {
+pub(crate) struct ChannelSample {
     /// Every channel that is read, live ones and black boxes.
     pub channels: Vec<Channel>,
     /// Files that cannot be read, and directories that are refused.

@@ -4,7 +4,7 @@ use super::Nanos;
 
 /// A demo that can be started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DemoInfo {
+pub(crate) struct DemoInfo {
     /// Its name on the command line.
     pub name: String,
     /// What it shows, in a sentence.
@@ -15,7 +15,7 @@ pub struct DemoInfo {
 
 /// When a demo goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DemoKind {
+pub(crate) enum DemoKind {
     /// When the user says so: space is its next step.
     Stepped,
     /// By itself, at a pace that the user sets.
@@ -26,7 +26,7 @@ pub enum DemoKind {
 
 /// Where a demo is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DemoPhase {
+pub(crate) enum DemoPhase {
     /// The child was started and has not spoken yet.
     #[default]
     Starting,
@@ -47,7 +47,7 @@ pub enum DemoPhase {
 
 /// Something the user may choose, sent to the child as `fix NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// What is sent.
     pub name: String,
     /// What is shown: what it does and when it helps.
@@ -58,7 +58,7 @@ pub struct Choice {
 
 impl Choice {
     /// Its title, and whether it is the default.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let lead = if self.default { "default: " } else { "" };
         format!("{lead}{}", self.title)
     }
@@ -66,7 +66,7 @@ impl Choice {
 
 /// The allocator's figures after a step, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DemoStats {
+pub(crate) struct DemoStats {
     /// Held by the program.
     pub allocated: u64,
     /// Taken from the driver.
@@ -85,7 +85,7 @@ pub struct DemoStats {
 
 /// A request that failed in a step, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DemoOom {
+pub(crate) struct DemoOom {
     /// Asked for.
     pub requested: u64,
     /// Sum of all free blocks at that moment.
@@ -98,7 +98,7 @@ pub struct DemoOom {
 
 /// One step, as the child told it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DemoStep {
+pub(crate) struct DemoStep {
     /// Its number, from 1.
     pub number: u64,
     /// What was done, in one line.
@@ -119,7 +119,7 @@ pub struct DemoStep {
 
 /// How a demo ended; each is `None` where the demo does not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DemoOutcome {
+pub(crate) struct DemoOutcome {
     /// The large request failed before the fix.
     pub failed_before: Option<bool>,
     /// It succeeded after the fix.
@@ -132,7 +132,7 @@ pub struct DemoOutcome {
 
 /// The demo that runs or ran last.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Demo {
+pub(crate) struct Demo {
     /// Its name.
     pub name: String,
     /// The child's process id, while it lives.
@@ -171,10 +171,10 @@ pub struct Demo {
 
 impl Demo {
     /// How many steps are kept.
-    pub const MAX_STEPS: usize = 64;
+    pub(crate) const MAX_STEPS: usize = 64;
 
     /// Whether the child lives.
-    pub fn running(&self) -> bool {
+    pub(crate) fn running(&self) -> bool {
         matches!(
             self.phase,
             DemoPhase::Starting | DemoPhase::Running | DemoPhase::Waiting
@@ -182,22 +182,22 @@ impl Demo {
     }
 
     /// Whether it goes on only when the user says so (space is "next step" then).
-    pub fn stepped(&self) -> bool {
+    pub(crate) fn stepped(&self) -> bool {
         self.running() && self.kind == Some(DemoKind::Stepped)
     }
 
     /// Whether it went on at the user's word, and is over: space has no step to go on to.
-    pub fn over(&self) -> bool {
+    pub(crate) fn over(&self) -> bool {
         !self.running() && self.kind == Some(DemoKind::Stepped)
     }
 
     /// Whether the user sets its pace.
-    pub fn paced(&self) -> bool {
+    pub(crate) fn paced(&self) -> bool {
         self.running() && self.kind == Some(DemoKind::Paced)
     }
 
     /// Why what the dashboard was started for failed, and the exit code that says so.
-    pub fn failure(&self) -> Option<(u8, &str)> {
+    pub(crate) fn failure(&self) -> Option<(u8, &str)> {
         match &self.phase {
             DemoPhase::Failed(why) if self.asked_for => Some((self.exit_code, why)),
             _ => None,
@@ -205,7 +205,7 @@ impl Demo {
     }
 
     /// The current step.
-    pub fn current(&self) -> Option<&DemoStep> {
+    pub(crate) fn current(&self) -> Option<&DemoStep> {
         self.steps.last()
     }
 }

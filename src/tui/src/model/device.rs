@@ -9,7 +9,7 @@ use super::partition::{Basis, Partition};
 
 /// What makes a device the same one from sample to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DeviceKey {
+pub(crate) enum DeviceKey {
     /// A real device.
     Uuid([u8; 16]),
     /// A GPU whose UUID NVML does not tell.
@@ -20,7 +20,7 @@ pub enum DeviceKey {
 
 impl DeviceKey {
     /// The identity of the device that `channel` publishes as number `index`.
-    pub fn of(channel: ChannelKey, index: usize, device: &gpumem_channel::Device) -> DeviceKey {
+    pub(crate) fn of(channel: ChannelKey, index: usize, device: &gpumem_channel::Device) -> DeviceKey {
         match device.kind {
             PublishedKind::Simulated => DeviceKey::Simulated(channel, index.min(255) as u8),
             _ => DeviceKey::Uuid(device.uuid),
@@ -30,7 +30,7 @@ impl DeviceKey {
 
 /// Where a device is known from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceKind {
+pub(crate) enum DeviceKind {
     /// NVML lists it; channels may publish on it.
     #[default]
     Nvml,
@@ -42,7 +42,7 @@ pub enum DeviceKind {
 
 /// Whether a device answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DeviceState {
+pub(crate) enum DeviceState {
     /// It does.
     #[default]
     Present,
@@ -68,7 +68,7 @@ fn look_alike(sensors: &Sensors, other: &Sensors) -> bool {
 
 /// A device as the dashboard shows it.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub(crate) struct Device {
     /// Its identity.
     pub key: DeviceKey,
     /// Where it is known from.
@@ -99,7 +99,7 @@ pub struct Device {
 
 impl Device {
     /// Whether the two look the same but for their past.
-    pub fn looks_like(&self, other: &Device) -> bool {
+    pub(crate) fn looks_like(&self, other: &Device) -> bool {
         // Every field is named: a new one must be thought of here.
         let Device {
             key,
@@ -131,7 +131,7 @@ impl Device {
     }
 
     /// Why the driver's own share of the memory is not told; `None` where it is, or nothing is known of the memory.
-    pub fn driver_share_unknown(&self) -> Option<&'static str> {
+    pub(crate) fn driver_share_unknown(&self) -> Option<&'static str> {
         let memory = self.memory.value().filter(|m| m.driver.is_none())?;
         Some(match (memory.basis, self.shared_with_host) {
             (Basis::Publishers, _) => "only programs that publish are counted here: the driver does not tell",
@@ -141,7 +141,7 @@ impl Device {
     }
 
     /// UUID as NVML writes it, `GPU-xxxxxxxx-xxxx-...`.
-    pub fn uuid_text(&self) -> Option<String> {
+    pub(crate) fn uuid_text(&self) -> Option<String> {
         self.uuid.as_ref().map(uuid_text)
     }
 }
@@ -160,7 +160,7 @@ pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
 
 /// A choice of one device (`--device`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Only {
+pub(crate) enum Only {
     /// NVML's index.
     Index(u32),
     /// UUID, or the beginning of one.
@@ -181,7 +181,7 @@ impl std::fmt::Display for Only {
 
 impl Only {
     /// Whether `device` is the chosen one.
-    pub fn matches(&self, device: &Device) -> bool {
+    pub(crate) fn matches(&self, device: &Device) -> bool {
         match self {
             Only::Index(index) => device.kind == DeviceKind::Nvml && device.label == format!("GPU {index}"),
             Only::Uuid(text) => device.uuid_text().is_some_and(|uuid| {

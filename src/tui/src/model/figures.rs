@@ -9,7 +9,7 @@ use super::ran_out::RanOut;
 
 /// What a publisher says about its memory on one device. Bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Taken from the driver.
     pub reserved: u64,
     /// The most that the program lets itself take from it now.
@@ -55,7 +55,7 @@ pub struct Figures {
 impl Figures {
     /// Figures of a published device, with its channel's strings; `None` when its scalars could not be read consistently, or
     /// contradict themselves: no sum is to have a part of them.
-    pub fn of(map: &DeviceMap, strings: &[Arc<str>]) -> Option<Figures> {
+    pub(crate) fn of(map: &DeviceMap, strings: &[Arc<str>]) -> Option<Figures> {
         let stats = map.stats.as_ref().filter(|_| map.contradiction.is_none())?;
         let free = map.free();
         let all = stats.all();
@@ -84,18 +84,18 @@ impl Figures {
     }
 
     /// External fragmentation: 1 - largest free block / all free. `None` when nothing is free.
-    pub fn fragmentation(&self) -> Option<f64> {
+    pub(crate) fn fragmentation(&self) -> Option<f64> {
         (self.free > 0).then(|| 1.0 - self.largest_free as f64 / self.free as f64)
     }
 
     /// Internal fragmentation: 1 - requested / active, which is allocated or pending, as what was requested is. `None` when nothing is active.
-    pub fn internal_fragmentation(&self) -> Option<f64> {
+    pub(crate) fn internal_fragmentation(&self) -> Option<f64> {
         let active = self.allocated.saturating_add(self.pending);
         (active > 0).then(|| (1.0 - self.requested as f64 / active as f64).clamp(0.0, 1.0))
     }
 
     /// Inactive split / reserved. `None` when nothing is reserved.
-    pub fn inactive_split_ratio(&self) -> Option<f64> {
+    pub(crate) fn inactive_split_ratio(&self) -> Option<f64> {
         (self.reserved > 0).then(|| (self.inactive_split as f64 / self.reserved as f64).clamp(0.0, 1.0))
     }
 }

@@ -4,7 +4,7 @@ use super::process::ProcessId;
 
 /// How much a finding or message matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// Good to know.
     #[default]
     Info,
@@ -16,7 +16,7 @@ pub enum Severity {
 
 /// A sentence about the state of the machine, worst first in [`super::World::findings`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// How much it matters.
     pub severity: Severity,
     /// Which process it is about.

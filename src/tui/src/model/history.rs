@@ -9,18 +9,18 @@ use super::{Nanos, SECOND};
 
 /// Points kept per device at each of the two resolutions: two minutes of glances five times a second, and ten minutes
 /// of seconds.
-pub const MAX_POINTS: usize = 600;
+pub(crate) const MAX_POINTS: usize = 600;
 /// How often new channels are looked for, at most.
-pub const DISCOVER: Nanos = 2 * SECOND;
+pub(crate) const DISCOVER: Nanos = 2 * SECOND;
 /// Marks kept per device.
-pub const MAX_MARKS: usize = 512;
+pub(crate) const MAX_MARKS: usize = 512;
 
 /// Seconds between two moves of a graph that does not change.
 const QUIET_STEP: u64 = 5;
 
 /// A device's memory at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Point {
+pub(crate) struct Point {
     /// When.
     pub at: Nanos,
     /// Its memory then.
@@ -29,7 +29,7 @@ pub struct Point {
 
 /// What a mark on the timeline stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MarkKind {
+pub(crate) enum MarkKind {
     /// A request failed.
     OutOfMemory,
     /// A request was retried after making room.
@@ -50,7 +50,7 @@ pub enum MarkKind {
 
 /// An event on the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// When.
     pub at: Nanos,
     /// What.
@@ -75,14 +75,14 @@ impl Mark {
     }
 
     /// Whether what happened next is more of the same in the same second, whoever it was for.
-    pub fn goes_on_in(&self, next: &Mark) -> bool {
+    pub(crate) fn goes_on_in(&self, next: &Mark) -> bool {
         let same = (self.kind, self.process) == (next.kind, next.process);
         same && self.is_routine() && self.at / SECOND == next.at / SECOND
     }
 
     /// Takes in what happened next, if it is more of the same in the same second: a program that grows takes its memory in hundreds of
     /// pieces. Whether it did.
-    pub fn take_in(&mut self, next: &Mark) -> bool {
+    pub(crate) fn take_in(&mut self, next: &Mark) -> bool {
         let takes = self.goes_on_in(next) && self.text == next.text;
         if takes {
             self.at = self.at.max(next.at);
@@ -94,7 +94,7 @@ impl Mark {
 
 /// The past of a device, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     /// One point per second of the clock, the fullest; at most [`MAX_POINTS`].
     pub seconds: VecDeque<Point>,
     /// One point per sample and glance; at most [`MAX_POINTS`].
@@ -113,7 +113,7 @@ pub struct History {
 
 impl History {
     /// Adds a point where its time puts it: samplers may hand over out of order, and nothing is drawn as a zigzag.
-    pub fn push(&mut self, point: Point) {
+    pub(crate) fn push(&mut self, point: Point) {
         let at = place(&self.long, |p| p.at < point.at);
         if self.long.get(at).is_some_and(|p| p.at == point.at) {
             return;
@@ -132,7 +132,7 @@ impl History {
     }
 
     /// Every point, oldest first: seconds, and from where they begin, samples.
-    pub fn points(&self) -> impl Iterator<Item = &Point> {
+    pub(crate) fn points(&self) -> impl Iterator<Item = &Point> {
         let fine = self.long.front().map_or(u64::MAX, |p| p.at / SECOND);
         let coarse = self.seconds.iter().take_while(move |p| p.at / SECOND < fine);
         coarse.chain(&self.long)
@@ -141,7 +141,7 @@ impl History {
     /// The second at the right edge of a graph of seconds: the newest. While nothing changes it moves on every fifth second
     /// only, so that a quiet machine is drawn seldom and sends next to nothing to the terminal; the picture is the same
     /// but for where it ends on the left.
-    pub fn edge(&self) -> Option<u64> {
+    pub(crate) fn edge(&self) -> Option<u64> {
         let points = &self.seconds;
         let last = points.back()?;
         let newest = last.at / SECOND;
@@ -157,7 +157,7 @@ impl History {
     }
 
     /// How far back it reaches from its newest point.
-    pub fn reach(&self) -> Nanos {
+    pub(crate) fn reach(&self) -> Nanos {
         let ends = self.points().next().zip(self.long.back());
         ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest.at))
     }
@@ -175,7 +175,7 @@ impl History {
     }
 
     /// Adds an event; the oldest of those that matter least gives way.
-    pub fn mark(&mut self, mark: Mark) {
+    pub(crate) fn mark(&mut self, mark: Mark) {
         if self.marks.capacity() == 0 {
             self.marks.reserve_exact(MAX_MARKS + 1);
         }

@@ -10,7 +10,7 @@ use super::{Nanos, SECOND};
 
 /// The sources that sample, in the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SourceId {
+pub(crate) enum SourceId {
     /// The channels that processes publish.
     Channels,
     /// The driver.
@@ -21,7 +21,7 @@ pub enum SourceId {
 
 /// What a source found.
 #[derive(Clone, Debug)]
-pub enum Sample {
+pub(crate) enum Sample {
     /// One pass over the channels.
     Channels(ChannelSample),
     /// The driver's devices, and the processes on them.
@@ -32,7 +32,7 @@ pub enum Sample {
 
 impl Sample {
     /// Whose it is.
-    pub fn source(&self) -> SourceId {
+    pub(crate) fn source(&self) -> SourceId {
         match self {
             Sample::Channels(_) => SourceId::Channels,
             Sample::Nvml(_) => SourceId::Nvml,
@@ -43,7 +43,7 @@ impl Sample {
 
 /// When a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// When.
     pub at: Nanos,
     /// How long until the next one.
@@ -52,7 +52,7 @@ pub struct Taken {
 
 impl Taken {
     /// Of a source that samples every `pace`.
-    pub fn new(at: Nanos, pace: Duration) -> Taken {
+    pub(crate) fn new(at: Nanos, pace: Duration) -> Taken {
         let pace = u64::try_from(pace.as_nanos()).unwrap_or(u64::MAX);
         Taken { at, pace }
     }
@@ -65,7 +65,7 @@ impl Taken {
 
 /// A sample with its time.
 #[derive(Clone, Debug)]
-pub struct Sampled {
+pub(crate) struct Sampled {
     /// When it was taken.
     pub taken: Taken,
     /// What was found.
@@ -74,16 +74,16 @@ pub struct Sampled {
 
 /// When the newest sample of each source was taken. A source is not in it before its first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times(BTreeMap<SourceId, Taken>);
+pub(crate) struct Times(BTreeMap<SourceId, Taken>);
 
 impl Times {
     /// When a source sampled last; `None` before its first sample.
-    pub fn of(&self, source: SourceId) -> Option<Nanos> {
+    pub(crate) fn of(&self, source: SourceId) -> Option<Nanos> {
         self.0.get(&source).map(|taken| taken.at)
     }
 
     /// Notes a sample; whether it is the first of its source.
-    pub fn note(&mut self, source: SourceId, taken: Taken) -> bool {
+    pub(crate) fn note(&mut self, source: SourceId, taken: Taken) -> bool {
         self.0.insert(source, taken).is_none()
     }
 
@@ -95,7 +95,7 @@ impl Times {
     }
 
     /// The sources whose figures are old.
-    pub fn old(&self, now: Nanos) -> impl Iterator<Item = SourceId> {
+    pub(crate) fn old(&self, now: Nanos) -> impl Iterator<Item = SourceId> {
         let old = self.0.iter().filter(move |(_, taken)| taken.is_old(now));
         old.map(|(source, _)| *source)
     }
@@ -103,7 +103,7 @@ impl Times {
 
 /// The newest samples.
 #[derive(Clone, Debug, Default)]
-pub struct Inputs {
+pub(crate) struct Inputs {
     /// When each was taken.
     pub times: Times,
     /// NVML's.
@@ -118,13 +118,13 @@ pub struct Inputs {
 
 impl Inputs {
     /// Whether the driver and the channels have been looked at.
-    pub fn looked(&self) -> bool {
+    pub(crate) fn looked(&self) -> bool {
         let looked = |source| self.times.of(source).is_some();
         looked(SourceId::Nvml) && looked(SourceId::Channels)
     }
 
     /// Keeps a sample in place of the one before; whether it is the first of its source.
-    pub fn keep(&mut self, Sampled { taken, sample }: Sampled) -> bool {
+    pub(crate) fn keep(&mut self, Sampled { taken, sample }: Sampled) -> bool {
         let first = self.times.note(sample.source(), taken);
         match sample {
             Sample::Channels(sample) => self.channels = sample,
@@ -137,7 +137,7 @@ impl Inputs {
 
 /// What the sources are asked for. Sources know nothing of one another: what one found is asked of the next from here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// The channel whose blocks are shown: they are wanted even if it is a black box.
     pub blocks_of: Option<ChannelKey>,
     /// The processes that NVML lists.
@@ -148,7 +148,7 @@ pub struct Request {
 
 impl Request {
     /// What follows from the newest samples.
-    pub fn of(inputs: &Inputs, blocks_of: Option<ChannelKey>) -> Request {
+    pub(crate) fn of(inputs: &Inputs, blocks_of: Option<ChannelKey>) -> Request {
         let lists = inputs.nvml.gpus.iter().filter_map(|gpu| gpu.processes.value());
         Request {
             blocks_of,
@@ -158,7 +158,7 @@ impl Request {
     }
 
     /// Every process that somebody names, once, in order.
-    pub fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         let mut pids = [&self.listed[..], &self.publishers].concat();
         pids.sort_unstable();
         pids.dedup();

@@ -2,7 +2,7 @@
 
 /// A key, with the modifiers that matter folded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
+pub(crate) enum Key {
     /// A character as typed, shift included.
     Char(char),
     /// Control and a letter, in lower case.

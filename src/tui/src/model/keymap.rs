@@ -7,7 +7,7 @@ use super::{Demo, Key, Model};
 
 /// A move of a selection, a cursor or a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Move {
+pub(crate) enum Move {
     /// To the left.
     Left,
     /// To the right.
@@ -28,7 +28,7 @@ pub enum Move {
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub(crate) enum Action {
     /// Moves what the view moves.
     Move(Move),
     /// Scrolls text by so many lines.
@@ -84,7 +84,7 @@ type Hint = fn(&Model) -> Option<&'static str>;
 
 /// Keys, what they do, and how they are explained.
 #[derive(Clone, Copy, Debug)]
-pub struct Binding {
+pub(crate) struct Binding {
     keys: &'static [(Key, Action)],
     /// How the footer calls the keys, and the action.
     footer: Option<(&'static str, Hint)>,
@@ -151,7 +151,7 @@ const LETTERS: [(char, Key); 6] = [
 ];
 
 /// What works in every view. Help lists it in this order, below the keys of the views.
-pub const EVERYWHERE: &[Binding] = &[
+pub(crate) const EVERYWHERE: &[Binding] = &[
     Binding::new(&[(Key::Tab, Action::NextView), (Key::BackTab, Action::PreviousView)])
         .help("Tab, Shift-Tab", "the next of them, the one before"),
     Binding::new(&[]).help("h j k l, g G", "the same as the arrows, Home and End"),
@@ -202,7 +202,7 @@ pub(super) fn fix(model: &Model) -> Option<&'static str> {
 }
 
 /// What a key asks for in a view.
-pub fn action_of(view: View, key: Key) -> Option<Action> {
+pub(crate) fn action_of(view: View, key: Key) -> Option<Action> {
     let bound = |wanted: Key| {
         let rows = view.row().bindings.iter().chain(EVERYWHERE);
         let mut keys = rows.flat_map(|binding| binding.keys);
@@ -219,7 +219,7 @@ pub fn action_of(view: View, key: Key) -> Option<Action> {
 }
 
 /// The keys of the open view that the footer tells, and what each does now, the most important first.
-pub fn footer(model: &Model) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn footer(model: &Model) -> Vec<(&'static str, &'static str)> {
     // Whoever is stuck looks for this first.
     let resume = model.paused().then_some(("Space", "resume"));
     let row = model.ui.view.row();
@@ -233,7 +233,7 @@ pub fn footer(model: &Model) -> Vec<(&'static str, &'static str)> {
 }
 
 /// Keys under a heading, each with what it does.
-pub struct HelpGroup {
+pub(crate) struct HelpGroup {
     /// The heading.
     pub title: &'static str,
     /// The keys, and what they do.
@@ -241,7 +241,7 @@ pub struct HelpGroup {
 }
 
 /// Every key, by where it works.
-pub fn help() -> Vec<HelpGroup> {
+pub(crate) fn help() -> Vec<HelpGroup> {
     let told = |bindings: &[Binding]| -> Vec<(String, String)> {
         let told = bindings.iter().filter_map(|binding| binding.help);
         told.map(|(keys, text)| (keys.to_owned(), text.to_owned())).collect()

@@ -15,7 +15,7 @@ const LEAST_CELL: u64 = 512;
 
 /// How segments are laid out. The default is of no map at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MapLayout {
+pub(crate) struct MapLayout {
     /// Bytes per cell; 0 when there is no map.
     pub bytes_per_cell: u64,
     /// Cells per line.
@@ -26,7 +26,7 @@ pub struct MapLayout {
 
 /// Part of a segment on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strip {
+pub(crate) struct Strip {
     /// Line, from the first of the whole map.
     pub line: u64,
     /// First column.
@@ -41,7 +41,7 @@ pub struct Strip {
 
 impl MapLayout {
     /// The finest layout that shows all segments in so many lines.
-    pub fn fit(map: &BlockMap, columns: u16, lines: u16) -> MapLayout {
+    pub(crate) fn fit(map: &BlockMap, columns: u16, lines: u16) -> MapLayout {
         let folded = map.segments.len() > usize::from(lines);
         let layout = |bytes_per_cell| MapLayout {
             bytes_per_cell,
@@ -63,7 +63,7 @@ impl MapLayout {
     }
 
     /// The same with its cells halved so many times, as far as cells can be.
-    pub fn zoomed(self, zoom: u8) -> MapLayout {
+    pub(crate) fn zoomed(self, zoom: u8) -> MapLayout {
         MapLayout {
             bytes_per_cell: (self.bytes_per_cell >> zoom.min(self.deepest())).max(LEAST_CELL),
             ..self
@@ -71,7 +71,7 @@ impl MapLayout {
     }
 
     /// How often the cells of this layout can be halved until there is no more to see.
-    pub fn deepest(self) -> u8 {
+    pub(crate) fn deepest(self) -> u8 {
         (0..64).find(|&n| self.bytes_per_cell >> n <= LEAST_CELL).unwrap_or(0)
     }
 
@@ -102,12 +102,12 @@ impl MapLayout {
     }
 
     /// Lines of the whole map.
-    pub fn lines(&self, map: &BlockMap) -> u64 {
+    pub(crate) fn lines(&self, map: &BlockMap) -> u64 {
         self.walk(map, |_, _, _, _| ())
     }
 
     /// The strips on the lines in `window`, in order. A deep zoom has millions of lines: only these are visited.
-    pub fn strips(&self, map: &BlockMap, window: std::ops::Range<u64>) -> Vec<Strip> {
+    pub(crate) fn strips(&self, map: &BlockMap, window: std::ops::Range<u64>) -> Vec<Strip> {
         let columns = u64::from(self.columns);
         let mut strips = vec![];
         self.walk(map, |segment, line, x, cells| {
@@ -128,7 +128,7 @@ impl MapLayout {
     }
 
     /// Line and column of an address of a segment.
-    pub fn place(&self, map: &BlockMap, segment: usize, addr: u64) -> (u64, u16) {
+    pub(crate) fn place(&self, map: &BlockMap, segment: usize, addr: u64) -> (u64, u16) {
         let mut at = (0, 0);
         self.walk(map, |i, line, x, cells| {
             if i == segment {
@@ -143,7 +143,7 @@ impl MapLayout {
 
     /// The first address of the cell at a line and column; where there is none, of the line's cell nearest to it.
     /// `None` below the last line.
-    pub fn address(&self, map: &BlockMap, line: u64, column: u16) -> Option<u64> {
+    pub(crate) fn address(&self, map: &BlockMap, line: u64, column: u16) -> Option<u64> {
         let strips = self.strips(map, line..line.saturating_add(1));
         let strip = strips.iter().rev().find(|s| s.x <= column).or(strips.first())?;
         let cell = u64::from(column.saturating_sub(strip.x).min(strip.cells - 1));

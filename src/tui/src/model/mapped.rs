@@ -7,7 +7,7 @@ use gpumem_channel::{BlockState, Segment, SegmentMap};
 
 /// The segments, and in place of each that consists of holes for the most part its runs of blocks with memory; and the bytes of addresses
 /// that are left out so.
-pub fn mapped(segments: &[Arc<SegmentMap>]) -> (Vec<Arc<SegmentMap>>, u64) {
+pub(crate) fn mapped(segments: &[Arc<SegmentMap>]) -> (Vec<Arc<SegmentMap>>, u64) {
     let mut shown = Vec::with_capacity(segments.len());
     let mut left_out = 0u64;
     for map in segments {

@@ -24,45 +24,48 @@ mod ui;
 mod views;
 mod world;
 
-pub use blocks::{BlockMap, Histogram};
-pub use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftOut, Problem, ProblemKind};
-pub use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
-pub use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
-pub use figures::Figures;
-pub use finding::{Finding, Severity};
-pub use history::{DISCOVER, History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
-pub use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken, Times};
-pub use key::Key;
-pub use keymap::{Action, Binding, EVERYWHERE, HelpGroup, Move, action_of, footer, help};
-pub use map_layout::{MapLayout, Strip};
-pub use mapped::mapped;
-pub use partition::{Basis, Partition};
-pub use pools::PoolShare;
-pub use process::{
+pub(crate) use blocks::{BlockMap, Histogram};
+pub(crate) use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftOut, Problem, ProblemKind};
+pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
+pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
+pub(crate) use figures::Figures;
+pub(crate) use finding::{Finding, Severity};
+pub(crate) use history::{DISCOVER, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
+pub(crate) use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken};
+pub(crate) use key::Key;
+pub(crate) use keymap::{Action, HelpGroup, Move, action_of, footer, help};
+pub(crate) use map_layout::{MapLayout, Strip};
+pub(crate) use mapped::mapped;
+pub(crate) use partition::{Basis, Partition};
+pub(crate) use pools::PoolShare;
+pub(crate) use process::{
     COUNTED_ABOVE, Column, DEVICE_NOT_LISTED, Ended, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED, Process,
     ProcessId, ProcessState, Sort,
 };
-pub use ran_out::RanOut;
-pub use tags::{TagPast, TagPoint};
-pub use ui::{
-    Area, BlocksUi, Colors, Filter, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
+pub(crate) use ran_out::RanOut;
+pub(crate) use tags::{TagPast, TagPoint};
+pub(crate) use ui::{
+    Area, BlocksUi, Colors, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
 };
-pub use views::{VIEWS, View, ViewRow};
-pub use world::{Driver, World};
+pub(crate) use views::{VIEWS, View, ViewRow};
+pub(crate) use world::World;
 
-pub use gpumem_probe::Sensors;
+pub(crate) use gpumem_probe::Sensors;
+
+#[cfg(test)]
+pub(crate) use {history::History, inputs::Times, world::Driver};
 
 use std::collections::HashSet;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of blocks and events in channels.
-pub type Nanos = u64;
+pub(crate) type Nanos = u64;
 
 /// One second.
-pub const SECOND: Nanos = 1_000_000_000;
+pub(crate) const SECOND: Nanos = 1_000_000_000;
 
 /// What does not change while the dashboard runs.
 #[derive(Clone, Debug, Default)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// This machine's name, cleaned.
     pub host: String,
     /// Our user's name.
@@ -89,7 +92,7 @@ pub struct Setup {
 
 /// Everything the dashboard knows and shows.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     /// What does not change.
     pub setup: Setup,
     /// Time of the newest event. Coarse: between events it stands still.
@@ -114,12 +117,12 @@ pub struct Model {
 
 impl Model {
     /// The world to show: frozen while paused, live otherwise.
-    pub fn world(&self) -> &World {
+    pub(crate) fn world(&self) -> &World {
         self.frozen.as_deref().unwrap_or(&self.live)
     }
 
     /// How old NVML's figures are, where they are older than they should be and the user has not halted them: it answers late, or not at all.
-    pub fn nvml_late_by(&self) -> Option<Nanos> {
+    pub(crate) fn nvml_late_by(&self) -> Option<Nanos> {
         let world = self.world();
         let stale = world.stale(self.now).contains(&SourceId::Nvml);
         let at = world.times.of(SourceId::Nvml).filter(|_| stale && !self.paused())?;
@@ -127,23 +130,23 @@ impl Model {
     }
 
     /// Whether what is shown is frozen. The samplers go on all the same.
-    pub fn paused(&self) -> bool {
+    pub(crate) fn paused(&self) -> bool {
         self.frozen.is_some()
     }
 
     /// The processes to list, in order.
-    pub fn listed(&self) -> impl ExactSizeIterator<Item = &Process> {
+    pub(crate) fn listed(&self) -> impl ExactSizeIterator<Item = &Process> {
         let world = self.world();
         self.rows.iter().map(|&i| &world.processes[i])
     }
 
     /// Whether a driver might count any of the listed processes, or none is listed.
-    pub fn counted(&self) -> bool {
+    pub(crate) fn counted(&self) -> bool {
         self.rows.is_empty() || self.listed().any(Process::may_be_counted)
     }
 
     /// The column by which the listed processes stand: whom no driver counts ranks by what it reserved.
-    pub fn order(&self) -> Column {
+    pub(crate) fn order(&self) -> Column {
         match self.ui.sort.column {
             Column::Nvml if !self.counted() => Column::Reserved,
             column => column,
@@ -151,7 +154,7 @@ impl Model {
     }
 
     /// How many of the processes that could be listed pass the filter: `1 of 4 match`.
-    pub fn matches(&self) -> String {
+    pub(crate) fn matches(&self) -> String {
         let world = self.world();
         let hidden = if self.ui.black_boxes { 0 } else { world.past.len() };
         format!(
@@ -162,7 +165,7 @@ impl Model {
     }
 
     /// What is worth saying, worst first: of everything but the processes that do not pass the filter.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
         let all = self.ui.filter.text.is_empty();
         let listed: HashSet<ProcessId> = self.listed().filter(|_| !all).map(|p| p.id).collect();
         let passes = move |id| all || listed.contains(&id);
@@ -171,13 +174,13 @@ impl Model {
     }
 
     /// The selected process, when it is still known (it may be filtered out of the list).
-    pub fn selected_process(&self) -> Option<&Process> {
+    pub(crate) fn selected_process(&self) -> Option<&Process> {
         let id = self.ui.process.as_ref()?;
         self.world().processes.iter().find(|p| p.id == *id)
     }
 
     /// The channel of the selected process, if it has one.
-    pub fn selected_channel(&self) -> Option<ChannelKey> {
+    pub(crate) fn selected_channel(&self) -> Option<ChannelKey> {
         match self.ui.process?.owner {
             Owner::Channel(key) => Some(key),
             Owner::Pid(..) => None,
@@ -185,18 +188,18 @@ impl Model {
     }
 
     /// What the sources are asked for now.
-    pub fn request(&self) -> Request {
+    pub(crate) fn request(&self) -> Request {
         Request::of(&self.inputs, self.selected_channel())
     }
 
     /// Position of the selected process in [`Model::listed`].
-    pub fn selected_row(&self) -> Option<usize> {
+    pub(crate) fn selected_row(&self) -> Option<usize> {
         let id = self.ui.process.as_ref()?;
         self.listed().position(|p| p.id == *id)
     }
 
     /// The selected device: the one chosen, else that of the selected process, else the first.
-    pub fn selected_device(&self) -> Option<&Device> {
+    pub(crate) fn selected_device(&self) -> Option<&Device> {
         let devices = &self.world().devices;
         let chosen = self
             .ui
@@ -209,7 +212,7 @@ impl Model {
     }
 
     /// The block under the cursor of the Blocks view, with the index of its segment in [`BlockMap::segments`].
-    pub fn cursor_block(&self) -> Option<(usize, &gpumem_channel::Block)> {
+    pub(crate) fn cursor_block(&self) -> Option<(usize, &gpumem_channel::Block)> {
         let map = self.map.as_ref()?;
         self.ui
             .blocks
@@ -218,7 +221,7 @@ impl Model {
     }
 
     /// Whether anything shown comes from a simulated device.
-    pub fn simulated(&self) -> bool {
+    pub(crate) fn simulated(&self) -> bool {
         self.world().devices.iter().any(|d| d.kind == DeviceKind::Simulated)
     }
 }

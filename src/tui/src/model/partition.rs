@@ -4,7 +4,7 @@ use gpumem_probe::Memory;
 
 /// Where a device's total and use come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Basis {
+pub(crate) enum Basis {
     /// NVML's figures: `other` and `free` are known.
     Driver,
     /// Publishers' figures alone (simulated, or no NVML). On a real device `free` then includes what others use.
@@ -14,7 +14,7 @@ pub enum Basis {
 
 impl Basis {
     /// What is left of a device beside what is known of it.
-    pub fn rest(self) -> &'static str {
+    pub(crate) fn rest(self) -> &'static str {
         match self {
             Basis::Driver => "free",
             Basis::Publishers => "not published",
@@ -25,7 +25,7 @@ impl Basis {
 /// A device's memory in bytes. `allocated + cached + other + driver + free == total`, always and exactly (a part that is
 /// not told apart counts nothing).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Partition {
+pub(crate) struct Partition {
     /// All of it.
     pub total: u64,
     /// Held by publishing programs.
@@ -50,7 +50,7 @@ impl Partition {
     ///
     /// The driver's free is recomputed from the rest: version 1 of NVML's call does not add up by itself. Where the
     /// publishers' reserved exceeds the driver's used, the newer claim wins and takes from `free`.
-    pub fn of_driver(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
+    pub(crate) fn of_driver(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
         let total = memory.total;
         let driver = memory.reserved.map(|driver| driver.min(total));
         let rest = total - driver.unwrap_or(0);
@@ -67,7 +67,7 @@ impl Partition {
     }
 
     /// What the publishers alone say about a device of `total` bytes.
-    pub fn of_publishers(total: u64, allocated: u64, reserved: u64) -> Partition {
+    pub(crate) fn of_publishers(total: u64, allocated: u64, reserved: u64) -> Partition {
         let reserved = reserved.max(allocated);
         let shown = reserved.min(total);
         let allocated_shown = allocated.min(shown);
@@ -82,7 +82,7 @@ impl Partition {
     }
 
     /// The same device when publishers hold this much. What others hold is taken to be what it was.
-    pub fn holding(&self, allocated: u64, reserved: u64) -> Partition {
+    pub(crate) fn holding(&self, allocated: u64, reserved: u64) -> Partition {
         let mut parts = Partition::of_publishers(self.total - self.driver.unwrap_or(0), allocated, reserved);
         parts.other = self.other.min(parts.free);
         parts.free -= parts.other;
@@ -95,17 +95,17 @@ impl Partition {
     }
 
     /// Orders moments of a device: by what is used, then by what programs hold of it.
-    pub fn fullness(&self) -> (u64, u64) {
+    pub(crate) fn fullness(&self) -> (u64, u64) {
         (self.used(), self.allocated)
     }
 
     /// Everything that is not free and not the driver's: allocated + cached + other.
-    pub fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.allocated + self.cached + self.other
     }
 
     /// What publishers took from the driver: allocated + cached.
-    pub fn reserved(&self) -> u64 {
+    pub(crate) fn reserved(&self) -> u64 {
         self.allocated + self.cached
     }
 }

@@ -7,7 +7,7 @@ use gpumem_channel::{DeviceMap, FreeSums, StringId};
 
 /// A pool's part of a publisher's memory on one device, from the segments that are its own. What overflowed is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolShare {
+pub(crate) struct PoolShare {
     /// Its name, as the program gives it.
     pub name: Arc<str>,
     /// Number of its segments.

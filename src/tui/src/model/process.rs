@@ -11,7 +11,7 @@ use crate::wrap::{cut, fits};
 
 /// What makes a row the same one from sample to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessId {
+pub(crate) struct ProcessId {
     /// The device it uses.
     pub device: DeviceKey,
     /// The process.
@@ -20,7 +20,7 @@ pub struct ProcessId {
 
 /// A process, whether it publishes or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// It publishes: its channel says who it is.
     Channel(ChannelKey),
     /// It does not: pid and start time (0 when not known) say who it is.
@@ -29,7 +29,7 @@ pub enum Owner {
 
 /// What we know of a process and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProcessState {
+pub(crate) enum ProcessState {
     /// Its channel is live and read.
     Publishing,
     /// NVML lists it; it has no channel.
@@ -49,7 +49,7 @@ pub enum ProcessState {
 
 impl ProcessState {
     /// The words for it.
-    pub fn text(&self) -> &'static str {
+    pub(crate) fn text(&self) -> &'static str {
         match self {
             ProcessState::Publishing => "publishing",
             ProcessState::NotPublishing => "not publishing",
@@ -62,14 +62,14 @@ impl ProcessState {
     }
 
     /// Whether its memory still counts: false for black boxes.
-    pub fn alive(&self) -> bool {
+    pub(crate) fn alive(&self) -> bool {
         !matches!(self, ProcessState::Exited | ProcessState::Died)
     }
 }
 
 /// A row of the process table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Process {
+pub(crate) struct Process {
     /// Its identity.
     pub id: ProcessId,
     /// Process id: ours where it is known, else as NVML or the publisher says.
@@ -102,7 +102,7 @@ pub struct Process {
 
 /// When a program ended, as far as is known: at its last sign of life, or after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// Its last sign of life.
     pub at: Nanos,
     /// How many minutes ago that is: what is shown changes no more often.
@@ -110,37 +110,37 @@ pub struct Ended {
 }
 
 /// Why nothing is counted where there is no NVML.
-pub const NO_NVML: &str = "no NVML on this machine";
+pub(crate) const NO_NVML: &str = "no NVML on this machine";
 /// Why nothing is counted on a device that NVML does not know.
-pub const DEVICE_NOT_LISTED: &str = "NVML does not list this device";
+pub(crate) const DEVICE_NOT_LISTED: &str = "NVML does not list this device";
 /// Why nothing is counted for a process that NVML does not know.
-pub const PROCESS_NOT_LISTED: &str = "NVML does not list this process";
+pub(crate) const PROCESS_NOT_LISTED: &str = "NVML does not list this process";
 /// Why nothing is counted for the second channel of a process on a device, and for further ones: NVML counts it as a whole.
-pub const COUNTED_ABOVE: &str = "NVML counts this process once, for its first channel on this device";
+pub(crate) const COUNTED_ABOVE: &str = "NVML counts this process once, for its first channel on this device";
 
 impl Process {
     /// Whether a driver might count what it has: none does of what is simulated, or gone, or not listed, or counted for another
     /// channel of the same process, or where there is no NVML.
-    pub fn may_be_counted(&self) -> bool {
+    pub(crate) fn may_be_counted(&self) -> bool {
         let nobody = matches!(&self.nvml, Reading::Failed(why)
             if [NO_NVML, DEVICE_NOT_LISTED, PROCESS_NOT_LISTED, COUNTED_ABOVE].contains(&why.as_str()));
         !self.simulated && self.state.alive() && !nobody
     }
 
     /// Whether it is a black box of a program that ran out of memory and ended within the last hour.
-    pub fn has_just_failed(&self) -> bool {
+    pub(crate) fn has_just_failed(&self) -> bool {
         let ended = self.ended.is_some_and(|ended| ended.minutes < 60);
         ended && !self.state.alive() && self.figures.as_ref().is_some_and(|figures| figures.ooms > 0)
     }
 
     /// Whether it is a black box whose blocks, which are read only while somebody looks at them, may be to come.
-    pub fn has_unread_blocks(&self, map: Option<&super::BlockMap>) -> bool {
+    pub(crate) fn has_unread_blocks(&self, map: Option<&super::BlockMap>) -> bool {
         let segments = self.figures.as_ref().map_or(0, |f| f.segments);
         !self.state.alive() && segments > 0 && map.is_none_or(|map| map.process != self.id)
     }
 
     /// Its job with its rank, or its rank alone (`torchrun` sets one, and nobody a job); empty where neither is set.
-    pub fn job_text(&self) -> String {
+    pub(crate) fn job_text(&self) -> String {
         match self.rank {
             Some(rank) if self.job.is_empty() => format!("rank {rank}"),
             Some(rank) => format!("{}:{rank}", self.job),
@@ -150,7 +150,7 @@ impl Process {
 
     /// The same in so many columns: a job that is too long is cut, with a sign, before the rank, which tells those of a job apart. With
     /// no room for that it is as long as it is.
-    pub fn job_in(&self, room: usize, sign: &str) -> String {
+    pub(crate) fn job_in(&self, room: usize, sign: &str) -> String {
         let job = self.job_text();
         let rank = self.rank.map(|rank| format!(":{rank}"));
         let Some(rank) = rank.filter(|_| !self.job.is_empty() && !fits(&job, room)) else {
@@ -165,7 +165,7 @@ impl Process {
 
     /// What it is called in so many columns, where there is room for one name: its job, which somebody chose for it, else its
     /// command line, after the rank if it has one. Where the job of a replay does not fit its trace alone is told: the word before it tells none apart.
-    pub fn name_in(&self, room: usize, sign: &str) -> String {
+    pub(crate) fn name_in(&self, room: usize, sign: &str) -> String {
         let job = self.job_text();
         if self.job.is_empty() {
             let lead = if job.is_empty() { job } else { job + " " };
@@ -179,13 +179,13 @@ impl Process {
     }
 
     /// Whether it lives, goes on, and what it says of itself can be read, if it says anything.
-    pub fn runs_as_usual(&self) -> bool {
+    pub(crate) fn runs_as_usual(&self) -> bool {
         let readable = !matches!(self.state, ProcessState::Inconsistent(_));
         self.state.alive() && readable && self.stopped != Some(true)
     }
 
     /// That it ended or stands still, in a word where it does.
-    pub fn halt_text(&self) -> Option<&'static str> {
+    pub(crate) fn halt_text(&self) -> Option<&'static str> {
         match self.state {
             ProcessState::Exited => Some("exited"),
             ProcessState::Died => Some("died"),
@@ -195,7 +195,7 @@ impl Process {
     }
 
     /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
-    pub fn state_text(&self) -> String {
+    pub(crate) fn state_text(&self) -> String {
         match (&self.state, self.stopped) {
             (ProcessState::Publishing, Some(true)) => "stopped".to_owned(),
             (state, Some(true)) => format!("{}, stopped", state.text()),
@@ -205,11 +205,11 @@ impl Process {
 }
 
 /// The heading of a column of commands in which jobs stand for those of processes that have one.
-pub const JOB_OR_COMMAND: &str = "JOB/COMMAND";
+pub(crate) const JOB_OR_COMMAND: &str = "JOB/COMMAND";
 
 /// A column to sort by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Column {
+pub(crate) enum Column {
     /// Process id.
     Pid,
     /// User name.
@@ -237,7 +237,7 @@ pub enum Column {
 
 impl Column {
     /// All of them, in the order of the table.
-    pub const ALL: [Column; 11] = [
+    pub(crate) const ALL: [Column; 11] = [
         Column::Pid,
         Column::User,
         Column::Command,
@@ -252,7 +252,7 @@ impl Column {
     ];
 
     /// The table's heading.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Column::Pid => "PID",
             Column::User => "USER",
@@ -269,14 +269,14 @@ impl Column {
     }
 
     /// Whether the interesting end comes first: large numbers do, names do not.
-    pub fn descends(self) -> bool {
+    pub(crate) fn descends(self) -> bool {
         !matches!(self, Column::Pid | Column::User | Column::Command | Column::State)
     }
 }
 
 /// The order of the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sort {
+pub(crate) struct Sort {
     /// By which column.
     pub column: Column,
     /// Large first.

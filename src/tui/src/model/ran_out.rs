@@ -8,7 +8,7 @@ use super::Nanos;
 
 /// The last request that failed on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RanOut {
+pub(crate) struct RanOut {
     /// When. To come where the publisher that ended had another clock.
     pub at: Nanos,
     /// Bytes it asked for.
@@ -31,7 +31,7 @@ pub struct RanOut {
 impl RanOut {
     /// What is known after an event of a channel with these strings, when the largest free block is `largest_free`. Events come in
     /// order.
-    pub fn after(
+    pub(crate) fn after(
         known: Option<RanOut>,
         event: &Event,
         strings: &[Arc<str>],

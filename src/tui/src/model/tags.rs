@@ -15,7 +15,7 @@ const MAX_TAGS: usize = 12;
 
 /// Bytes allocated for each tag at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TagPoint {
+pub(crate) struct TagPoint {
     /// When.
     pub at: Nanos,
     /// The tags with most bytes, largest first. What has no tag is not among them.
@@ -26,7 +26,7 @@ pub struct TagPoint {
 
 impl TagPoint {
     /// The sums over a map's allocated blocks.
-    pub fn of(map: &BlockMap) -> TagPoint {
+    pub(crate) fn of(map: &BlockMap) -> TagPoint {
         let mut sums = vec![0u64; map.strings.len()];
         let mut rest = 0u64;
         for block in map.segments.iter().flat_map(|s| s.blocks.iter()) {
@@ -49,19 +49,19 @@ impl TagPoint {
     }
 
     /// Bytes of a tag.
-    pub fn bytes(&self, tag: &str) -> u64 {
+    pub(crate) fn bytes(&self, tag: &str) -> u64 {
         self.tags.iter().find(|(name, _)| **name == *tag).map_or(0, |t| t.1)
     }
 
     /// Bytes of all.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.tags.iter().map(|t| t.1).fold(self.rest, u64::saturating_add)
     }
 }
 
 /// The past of one process by tag, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TagPast {
+pub(crate) struct TagPast {
     /// Whose.
     pub process: ProcessId,
     /// At most [`MAX_POINTS`], the newest.
@@ -70,7 +70,7 @@ pub struct TagPast {
 
 impl TagPast {
     /// Nothing yet.
-    pub fn new(process: ProcessId) -> TagPast {
+    pub(crate) fn new(process: ProcessId) -> TagPast {
         TagPast {
             process,
             points: VecDeque::new(),
@@ -79,7 +79,7 @@ impl TagPast {
 
     /// Adds what a newer map shows; the oldest gives way. A map that was seen already adds nothing, and of maps that are
     /// read many times a second five are enough.
-    pub fn push(&mut self, map: &BlockMap) {
+    pub(crate) fn push(&mut self, map: &BlockMap) {
         let newest = self.points.back().map(|p| p.at);
         if newest.is_some_and(|at| map.read_at < at.saturating_add(SECOND / 5)) {
             return;
@@ -91,7 +91,7 @@ impl TagPast {
     }
 
     /// Whether any tag was ever seen.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.points.iter().any(|p| !p.tags.is_empty())
     }
 }

@@ -9,7 +9,7 @@ use super::{Nanos, SECOND};
 
 /// Something drawn over the view that takes the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Popup {
+pub(crate) enum Popup {
     /// The keys, scrolled by so many lines.
     Help {
         /// Lines scrolled.
@@ -34,7 +34,7 @@ pub enum Popup {
 
 /// How many colours the terminal shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Colors {
+pub(crate) enum Colors {
     /// None: bold, reverse and underline only.
     Mono,
     /// The terminal's own sixteen.
@@ -48,7 +48,7 @@ pub enum Colors {
 
 /// The terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Term {
+pub(crate) struct Term {
     /// Columns; may be 0.
     pub width: u16,
     /// Lines; may be 0.
@@ -72,7 +72,7 @@ impl Default for Term {
 
 /// The filter of the process table: rows whose pid, user, command, job, device or state contain the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// The text; empty shows all.
     pub text: String,
     /// The user is typing it: keys go here.
@@ -83,7 +83,7 @@ pub struct Filter {
 
 /// How the view drew the block map, told back so that keys can move the cursor by what is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MapGeometry {
+pub(crate) struct MapGeometry {
     /// The layout.
     pub layout: MapLayout,
     /// The layout without zoom.
@@ -94,7 +94,7 @@ pub struct MapGeometry {
 
 /// How much of a text is not shown while nobody has scrolled it, told back so that it scrolls to its ends and no further.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TextGeometry {
+pub(crate) struct TextGeometry {
     /// Lines above what is shown.
     pub above: u16,
     /// Lines below.
@@ -105,7 +105,7 @@ pub struct TextGeometry {
 
 /// State of the Blocks view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlocksUi {
+pub(crate) struct BlocksUi {
     /// Address under the cursor; `None` is the first block. It stays when the block under it changes.
     pub cursor: Option<u64>,
     /// 0 shows everything; each step halves the bytes per cell, see [`MapLayout::deepest`].
@@ -114,7 +114,7 @@ pub struct BlocksUi {
 
 /// State of the Timeline view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimelineUi {
+pub(crate) struct TimelineUi {
     /// How much of the past is shown, nanoseconds.
     pub span: Nanos,
     /// How far the right edge is behind now, nanoseconds.
@@ -127,7 +127,7 @@ pub struct TimelineUi {
 
 impl TimelineUi {
     /// The spans `+` and `-` step through.
-    pub const SPANS: [Nanos; 5] = [15 * SECOND, 60 * SECOND, 150 * SECOND, 300 * SECOND, 600 * SECOND];
+    pub(crate) const SPANS: [Nanos; 5] = [15 * SECOND, 60 * SECOND, 150 * SECOND, 300 * SECOND, 600 * SECOND];
 }
 
 impl Default for TimelineUi {
@@ -143,7 +143,7 @@ impl Default for TimelineUi {
 
 /// A message in the status line, shown until a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Toast {
+pub(crate) struct Toast {
     /// The message.
     pub text: String,
     /// How much it matters.
@@ -154,7 +154,7 @@ pub struct Toast {
 
 /// A rectangle of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Area {
+pub(crate) struct Area {
     /// Leftmost column.
     pub x: u16,
     /// Top line.
@@ -167,7 +167,7 @@ pub struct Area {
 
 impl Area {
     /// Whether a cell is inside.
-    pub fn contains(&self, x: u16, y: u16) -> bool {
+    pub(crate) fn contains(&self, x: u16, y: u16) -> bool {
         (self.x..self.x.saturating_add(self.width)).contains(&x)
             && (self.y..self.y.saturating_add(self.height)).contains(&y)
     }
@@ -175,7 +175,7 @@ impl Area {
 
 /// What a click on an area means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// Opens a view.
     View(View),
     /// Selects a device.
@@ -203,7 +203,7 @@ pub enum Target {
 
 /// An area of the screen that answers a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub(crate) struct Hit {
     /// Where.
     pub area: Area,
     /// What.
@@ -212,7 +212,7 @@ pub struct Hit {
 
 /// What drawing found out and later keys and clicks need. A view returns it; it is not state of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
+pub(crate) struct Hits {
     /// Areas that answer a click; where they overlap the last one wins.
     pub areas: Vec<Hit>,
     /// Process rows that fit on the screen: PgUp and PgDn move by so many.
@@ -230,7 +230,7 @@ pub struct Hits {
 
 impl Hits {
     /// What a click at a cell means, with the column inside the area.
-    pub fn at(&self, x: u16, y: u16) -> Option<(Target, u16)> {
+    pub(crate) fn at(&self, x: u16, y: u16) -> Option<(Target, u16)> {
         let hit = self.areas.iter().rev().find(|h| h.area.contains(x, y))?;
         Some((hit.target, x - hit.area.x))
     }
@@ -238,7 +238,7 @@ impl Hits {
 
 /// What the user looks at.
 #[derive(Clone, Debug, Default)]
-pub struct Ui {
+pub(crate) struct Ui {
     /// The open view.
     pub view: View,
     /// What lies over it.

@@ -8,7 +8,7 @@ use super::{Demo, Key, Model};
 
 /// A full-screen view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum View {
+pub(crate) enum View {
     /// Devices and processes.
     #[default]
     Overview,
@@ -22,7 +22,7 @@ pub enum View {
 
 impl View {
     /// Its row in the table.
-    pub fn row(self) -> &'static ViewRow {
+    pub(crate) fn row(self) -> &'static ViewRow {
         // The order of the table is that of the type, which a test holds.
         &VIEWS[self as usize]
     }
@@ -30,7 +30,7 @@ impl View {
 
 /// What is known of a view besides how it is drawn.
 #[derive(Debug)]
-pub struct ViewRow {
+pub(crate) struct ViewRow {
     /// The view.
     pub view: View,
     /// The key that opens it. Views 4 to 6 do not exist yet; the keys of the others never change.
@@ -48,7 +48,7 @@ pub struct ViewRow {
 const LINES: [Action; 2] = [Action::Move(Move::Up), Action::Move(Move::Down)];
 
 /// Those that exist now, in the order of their keys.
-pub static VIEWS: [ViewRow; 4] = [
+pub(crate) static VIEWS: [ViewRow; 4] = [
     ViewRow {
         view: View::Overview,
         key: '1',

@@ -14,7 +14,7 @@ use crate::words;
 
 /// What the driver says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Driver {
+pub(crate) struct Driver {
     /// Driver version.
     pub version: Option<String>,
     /// Highest CUDA version it offers, as (major, minor).
@@ -23,7 +23,7 @@ pub struct Driver {
 
 impl World {
     /// What is shown as it was sampled. Devices, processes and findings are derived from several sources, by `update`.
-    pub fn of(inputs: &Inputs) -> World {
+    pub(crate) fn of(inputs: &Inputs) -> World {
         World {
             times: inputs.times.clone(),
             nvml: inputs.nvml.state.clone(),
@@ -39,18 +39,18 @@ impl World {
     }
 
     /// The sources whose figures are old. An NVML that does not answer has no figures that could age.
-    pub fn stale(&self, now: Nanos) -> Vec<SourceId> {
+    pub(crate) fn stale(&self, now: Nanos) -> Vec<SourceId> {
         let ages = |source: &SourceId| *source != SourceId::Nvml || self.nvml == NvmlState::Ready;
         self.times.old(now).filter(ages).collect()
     }
 
     /// When the channels were last read; `None` before the first time.
-    pub fn channels_at(&self) -> Option<Nanos> {
+    pub(crate) fn channels_at(&self) -> Option<Nanos> {
         self.times.of(SourceId::Channels)
     }
 
     /// How NVML fails, as a finding; `None` while it does not.
-    pub fn nvml_failure(&self) -> Option<String> {
+    pub(crate) fn nvml_failure(&self) -> Option<String> {
         match &self.nvml {
             NvmlState::Failed { error, hint } => Some(format!("NVML: {error}. {}", words::sentence(hint))),
             NvmlState::Starting | NvmlState::Ready | NvmlState::Missing => None,
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// A process's number, and where there are several devices, on which.
-    pub fn name_of(&self, process: &Process) -> String {
+    pub(crate) fn name_of(&self, process: &Process) -> String {
         let Process { pid, device_label, .. } = process;
         match self.devices.len() > 1 {
             true => format!("{pid} on {device_label}"),
@@ -67,7 +67,7 @@ impl World {
     }
 
     /// Whether the two look the same but for the devices' past and what is seen in the block map alone.
-    pub fn looks_like(&self, other: &World) -> bool {
+    pub(crate) fn looks_like(&self, other: &World) -> bool {
         // Every field is named: a new one must be thought of here.
         let World {
             times: _,
@@ -91,7 +91,7 @@ impl World {
 
 /// Everything known about the machine, derived once per sample. Cheap enough to clone when the user pauses.
 #[derive(Clone, Debug, Default)]
-pub struct World {
+pub(crate) struct World {
     /// When what it is derived from was sampled.
     pub times: Times,
     /// Whether NVML answers.

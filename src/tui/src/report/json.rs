@@ -18,13 +18,13 @@ use crate::model::{
 use crate::source;
 
 /// Name and version of the format.
-pub const SCHEMA: &str = "gpumem/1";
+pub(crate) const SCHEMA: &str = "gpumem/1";
 
 /// The document, in one line without its end.
 ///
 /// # Errors
 /// When it cannot be written as JSON, which would be a bug.
-pub fn document(model: &Model) -> Result<String, serde_json::Error> {
+pub(crate) fn document(model: &Model) -> Result<String, serde_json::Error> {
     let world = model.world();
     let mut sources = BTreeMap::new();
     for source in source::all() {

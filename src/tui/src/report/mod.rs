@@ -18,8 +18,8 @@ use crate::source;
 use crate::update::update;
 use crate::words;
 
-pub use json::{SCHEMA, document};
-pub use text::text;
+pub(crate) use json::document;
+pub(crate) use text::text;
 
 /// How long a simulated program may take to publish something.
 const SIMULATE: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const SIMULATE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When a simulated device was asked for and its demo cannot be started.
-pub fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result<Model> {
+pub(crate) fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result<Model> {
     let simulate = setup.only == Some(Only::Simulated);
     let mut model = Model {
         setup: Setup { no_demo: true, ..setup },
@@ -81,7 +81,7 @@ pub(crate) fn sample(model: &mut Model) {
 }
 
 /// Why there is nothing to report, in a sentence; `None` when there is a device.
-pub fn nothing(model: &Model) -> Option<String> {
+pub(crate) fn nothing(model: &Model) -> Option<String> {
     if !model.world().devices.is_empty() {
         return None;
     }

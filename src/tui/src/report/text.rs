@@ -11,7 +11,7 @@ use crate::model::{Basis, Device, DeviceKind, DeviceState, Model, Partition, Sev
 use crate::wrap::{width, wrap};
 
 /// The report, ending in a line end. Lines take at most `room` columns where that can be: a table leaves out columns, sentences are broken.
-pub fn text(model: &Model, room: u16) -> String {
+pub(crate) fn text(model: &Model, room: u16) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut out, model, room);

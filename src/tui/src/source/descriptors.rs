@@ -11,7 +11,7 @@ const RESERVED: u64 = 64;
 
 /// Raises how many files this process may have open, as far as that is allowed to. 1024, a common limit, is less than the programs
 /// that a large machine runs.
-pub fn raise_limit() {
+pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Some(current) = raised(limit.current, limit.maximum) {
         // What it may be raised to was asked a moment ago; a channel that finds no descriptor is told of.

@@ -23,10 +23,10 @@ use std::time::Duration;
 use gpumem_probe::Facts;
 use serde_json::value::RawValue;
 
-pub use descriptors::raise_limit as raise_descriptor_limit;
-pub use nvml::{in_driver, named as named_nvml};
-pub use sampler::{Requests, Samples, start, take_once};
-pub use slot::Slot;
+pub(crate) use descriptors::raise_limit as raise_descriptor_limit;
+pub(crate) use nvml::{in_driver, named as named_nvml};
+pub(crate) use sampler::{Requests, Samples, start, take_once};
+pub(crate) use slot::Slot;
 
 use channel::Channels;
 use nvml::Driver;
@@ -36,7 +36,7 @@ use crate::check::Check;
 use crate::model::{Inputs, Model, Request, Sample, Setup};
 
 /// Every source. Reports sample them in this order, and ask each for what those before it found.
-pub fn all() -> Vec<Box<dyn Source>> {
+pub(crate) fn all() -> Vec<Box<dyn Source>> {
     vec![
         Box::<Driver>::default(),
         Box::<Channels>::default(),
@@ -45,7 +45,7 @@ pub fn all() -> Vec<Box<dyn Source>> {
 }
 
 /// Something that is sampled. It is made where only its words are wanted, too: what takes time is for the first sample.
-pub trait Source: Send {
+pub(crate) trait Source: Send {
     /// The name of its thread, and of its field in the JSON document.
     fn name(&self) -> &'static str;
 

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::model::{Inputs, Model, Only, Request, Sample, Setup};
 
 /// The file that is looked for in place of the driver's library, cleaned, where `GPUMEM_NVML` names one.
-pub fn named() -> Option<String> {
+pub(crate) fn named() -> Option<String> {
     let file = std::env::var_os("GPUMEM_NVML").filter(|file| !file.is_empty())?;
     Some(gpumem_text::clean(&file.to_string_lossy()))
 }
@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(10);
 static IN_DRIVER: AtomicBool = AtomicBool::new(false);
 
 /// Whether a sampler is in the driver's library now, be it that this is being loaded. Only one samples at a time.
-pub fn in_driver() -> bool {
+pub(crate) fn in_driver() -> bool {
     IN_DRIVER.load(Ordering::Relaxed)
 }
 

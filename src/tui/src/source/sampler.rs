@@ -14,11 +14,11 @@ const STACK: usize = 512 << 10;
 
 /// The newest sample of each source, as far as nobody took it.
 #[derive(Default)]
-pub struct Samples(Vec<Arc<Slot<Sampled>>>);
+pub(crate) struct Samples(Vec<Arc<Slot<Sampled>>>);
 
 impl Samples {
     /// Waits for a sample and takes it. Cancelling the future loses nothing.
-    pub async fn next(&self) -> Sampled {
+    pub(crate) async fn next(&self) -> Sampled {
         let mut all: Vec<_> = self.0.iter().map(|slot| Box::pin(slot.take())).collect();
         poll_fn(|context| {
             let mut polled = all.iter_mut().map(|take| take.as_mut().poll(context));
@@ -32,7 +32,7 @@ impl Samples {
 ///
 /// # Errors
 /// When the system allows no more threads.
-pub fn start(setup: &Setup, requests: &Arc<Requests>) -> std::io::Result<Samples> {
+pub(crate) fn start(setup: &Setup, requests: &Arc<Requests>) -> std::io::Result<Samples> {
     let interval = Duration::from_nanos(setup.interval);
     let mut samples = Samples::default();
     for source in super::all() {
@@ -65,7 +65,7 @@ fn put(slot: &Slot<Sampled>, taken: Taken, sample: Sample, source: &dyn Source) 
 }
 
 /// A sample for a report.
-pub fn take_once(source: &mut dyn Source, setup: &Setup, request: &Request) -> Sampled {
+pub(crate) fn take_once(source: &mut dyn Source, setup: &Setup, request: &Request) -> Sampled {
     let pace = source.pace(Duration::from_nanos(setup.interval));
     let sample = source.sample_once(request);
     let taken = Taken::new(clock::now(), pace);
@@ -74,14 +74,14 @@ pub fn take_once(source: &mut dyn Source, setup: &Setup, request: &Request) -> S
 
 /// What the main loop asks the sources for.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub(crate) struct Requests {
     newest: Mutex<Request>,
     changed: Condvar,
 }
 
 impl Requests {
     /// Asks for this from now on.
-    pub fn set(&self, request: Request) {
+    pub(crate) fn set(&self, request: Request) {
         let mut newest = self.lock();
         if *newest != request {
             *newest = request;

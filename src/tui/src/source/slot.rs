@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 /// Holds at most one value. Putting never waits for the taker.
 #[derive(Debug)]
-pub struct Slot<T> {
+pub(crate) struct Slot<T> {
     value: Mutex<Option<T>>,
     filled: Notify,
 }
@@ -23,7 +23,7 @@ impl<T> Default for Slot<T> {
 impl<T> Slot<T> {
     /// Puts a value. `merge` makes one of the value that was not taken yet and the new one; what must not be lost
     /// goes over from the old one.
-    pub fn put(&self, value: T, merge: impl FnOnce(T, T) -> T) {
+    pub(crate) fn put(&self, value: T, merge: impl FnOnce(T, T) -> T) {
         let mut slot = self.lock();
         *slot = Some(match slot.take() {
             Some(old) => merge(old, value),
@@ -34,7 +34,7 @@ impl<T> Slot<T> {
     }
 
     /// Waits for a value and takes it. Cancelling the future loses nothing.
-    pub async fn take(&self) -> T {
+    pub(crate) async fn take(&self) -> T {
         loop {
             if let Some(value) = self.lock().take() {
                 return value;

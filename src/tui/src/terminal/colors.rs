@@ -5,7 +5,7 @@ use crate::model::Colors;
 
 /// The variables that matter, read once at start.
 #[derive(Clone, Debug, Default)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// `NO_COLOR`.
     pub no_color: Option<String>,
     /// `COLORTERM`.
@@ -18,7 +18,7 @@ pub struct Environment {
 
 impl Environment {
     /// This process's.
-    pub fn read() -> Environment {
+    pub(crate) fn read() -> Environment {
         let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         Environment {
             no_color: var("NO_COLOR"),
@@ -30,7 +30,7 @@ impl Environment {
 }
 
 /// How many colours to use.
-pub fn colors(env: &Environment) -> Colors {
+pub(crate) fn colors(env: &Environment) -> Colors {
     let term = env.term.as_deref().unwrap_or("dumb");
     let knows = |names: &[&str]| names.iter().any(|name| term.contains(name));
     if env.no_color.is_some() || term == "dumb" {
@@ -48,7 +48,7 @@ pub fn colors(env: &Environment) -> Colors {
 
 /// Whether the terminal shows more than ASCII. A locale that is set to something else says no; one that is not set at
 /// all says nothing, and terminals of today are UTF-8.
-pub fn utf8(env: &Environment) -> bool {
+pub(crate) fn utf8(env: &Environment) -> bool {
     let names_utf8 = |locale: &String| {
         let locale = locale.to_ascii_lowercase();
         locale.contains("utf-8") || locale.contains("utf8")

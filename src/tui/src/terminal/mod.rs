@@ -14,8 +14,8 @@ use rustix::termios::{self, OptionalActions, Termios};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use colors::{Environment, colors, utf8};
-pub use output::{Frame, Output};
+pub(crate) use colors::{Environment, colors, utf8};
+pub(crate) use output::{Frame, Output};
 
 /// Alternate screen, hidden cursor, mouse buttons, drags and wheel with SGR coordinates, bracketed paste.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[?25l\x1b[?1000h\x1b[?1002h\x1b[?1006h\x1b[?2004h";
@@ -55,7 +55,7 @@ static WRITING: Mutex<()> = Mutex::new(());
 ///
 /// # Errors
 /// When there is neither.
-pub fn open() -> io::Result<()> {
+pub(crate) fn open() -> io::Result<()> {
     if KEPT.get().is_none() {
         let stdin = io::stdin();
         let keyboard = match stdin.is_terminal() {
@@ -77,17 +77,17 @@ fn kept() -> io::Result<&'static Kept> {
 ///
 /// # Errors
 /// When the terminal is not open.
-pub fn keyboard() -> io::Result<BorrowedFd<'static>> {
+pub(crate) fn keyboard() -> io::Result<BorrowedFd<'static>> {
     Ok(kept()?.keyboard.as_fd())
 }
 
 /// Columns and lines; 0 where the terminal does not tell.
-pub fn size() -> (u16, u16) {
+pub(crate) fn size() -> (u16, u16) {
     termios::tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_col, size.ws_row))
 }
 
 /// Columns of a line on stdout or stderr; no end of them where that is no terminal.
-pub fn columns(stream: impl AsFd) -> u16 {
+pub(crate) fn columns(stream: impl AsFd) -> u16 {
     match termios::tcgetwinsize(stream).map_or(0, |size| size.ws_col) {
         0 => u16::MAX,
         columns => columns,
@@ -98,7 +98,7 @@ pub fn columns(stream: impl AsFd) -> u16 {
 ///
 /// # Errors
 /// When it is nothing that can be waited for (a regular file).
-pub fn watch(tty: BorrowedFd<'static>, interest: Interest) -> io::Result<AsyncFd<BorrowedFd<'static>>> {
+pub(crate) fn watch(tty: BorrowedFd<'static>, interest: Interest) -> io::Result<AsyncFd<BorrowedFd<'static>>> {
     #[expect(
         deprecated,
         reason = "unsound only for types that lie about their descriptor; BorrowedFd does not"
@@ -110,7 +110,7 @@ pub fn watch(tty: BorrowedFd<'static>, interest: Interest) -> io::Result<AsyncFd
 ///
 /// # Errors
 /// When it is not open, its mode cannot be changed or it cannot be written to. The terminal is then as it was.
-pub fn enter() -> io::Result<()> {
+pub(crate) fn enter() -> io::Result<()> {
     let kept = kept()?;
     let before = termios::tcgetattr(&kept.keyboard)?;
     let mut raw = before.clone();
@@ -128,7 +128,7 @@ pub fn enter() -> io::Result<()> {
 }
 
 /// Gives the terminal back; whether it was taken. Every way out may call it.
-pub fn leave() -> bool {
+pub(crate) fn leave() -> bool {
     // Held to the end: nobody else writes to it meanwhile.
     let _writing = lock();
     let taken = last_resort::disarm();
@@ -143,32 +143,32 @@ fn lock() -> std::sync::MutexGuard<'static, ()> {
 }
 
 /// Says something on the terminal that was given back, on a line that [`unsay`] blanks.
-pub fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let Ok(kept) = kept() else { return };
     let text = format!("\r{text}");
     let _ = output::write_within(kept.screen.as_fd(), text.as_bytes(), Duration::from_millis(100));
 }
 
 /// Blanks the line of [`say`].
-pub fn unsay() {
+pub(crate) fn unsay() {
     say("\x1b[K");
 }
 
 /// From now on a signal that ends the program, or a library that does, gives the terminal back first.
-pub fn restore_on_abort() {
+pub(crate) fn restore_on_abort() {
     last_resort::install();
 }
 
 /// Ends the program now, with this exit code, having given the terminal back: nothing that a library does at the end is
 /// waited for. What was written to stdout has to be flushed.
-pub fn exit_at_once(code: u8) -> ! {
+pub(crate) fn exit_at_once(code: u8) -> ! {
     leave();
     last_resort::exit_at_once(code)
 }
 
 /// From now on a panic, on whichever thread, gives the terminal back, says what happened, does what `last` does, and
 /// ends the program with exit code 101. A sampler that died silently would leave figures that never change.
-pub fn restore_on_panic(last: fn()) {
+pub(crate) fn restore_on_panic(last: fn()) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         leave();

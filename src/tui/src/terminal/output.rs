@@ -26,7 +26,7 @@ const KEPT: usize = 8 << 10;
 
 /// Where a frame is collected: cloned into the backend that writes it.
 #[derive(Clone, Debug, Default)]
-pub struct Frame(Rc<RefCell<Vec<u8>>>);
+pub(crate) struct Frame(Rc<RefCell<Vec<u8>>>);
 
 impl Write for Frame {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -41,7 +41,7 @@ impl Write for Frame {
 
 /// The terminal's writing end.
 #[derive(Debug)]
-pub struct Output {
+pub(crate) struct Output {
     frame: Frame,
     pending: Vec<u8>,
     tty: AsyncFd<BorrowedFd<'static>>,
@@ -52,7 +52,7 @@ impl Output {
     ///
     /// # Errors
     /// When none is, or it cannot be waited for.
-    pub fn new() -> io::Result<Output> {
+    pub(crate) fn new() -> io::Result<Output> {
         let tty = super::watch(super::kept()?.screen.as_fd(), Interest::WRITABLE)?;
         Ok(Output {
             frame: Frame::default(),
@@ -62,12 +62,12 @@ impl Output {
     }
 
     /// Where the backend writes.
-    pub fn frame(&self) -> Frame {
+    pub(crate) fn frame(&self) -> Frame {
         self.frame.clone()
     }
 
     /// Whether bytes of an earlier frame still wait.
-    pub fn busy(&self) -> bool {
+    pub(crate) fn busy(&self) -> bool {
         !self.pending.is_empty()
     }
 
@@ -75,7 +75,7 @@ impl Output {
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn send(&mut self) -> io::Result<()> {
+    pub(crate) fn send(&mut self) -> io::Result<()> {
         let mut frame = self.frame.0.borrow_mut();
         if frame.is_empty() {
             return Ok(());
@@ -91,7 +91,7 @@ impl Output {
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub async fn drain(&mut self) -> io::Result<()> {
+    pub(crate) async fn drain(&mut self) -> io::Result<()> {
         let mut ready = self.tty.writable().await?;
         ready.clear_ready();
         drop(ready);

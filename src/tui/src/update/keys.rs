@@ -5,7 +5,7 @@ use gpumem_text::is_harmful;
 use crate::event::{Effect, Key};
 use crate::model::{Action, Demo, Model, Popup, Severity, VIEWS, View, action_of};
 
-use super::{blocks, demo, overview, popup, relist, tell_who_is_gone, timeline, toast};
+use super::{demo, overview, perform, popup, relist, tell_who_is_gone, toast};
 
 /// Most characters a filter holds.
 const FILTER_MAX: usize = 64;
@@ -14,7 +14,7 @@ const FILTER_MAX: usize = 64;
 pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     let asked = action_of(model.ui.view, key);
     if let (Key::Ctrl(_), Some(action)) = (key, asked) {
-        return act(model, action);
+        return perform(model, action);
     }
     if model.ui.filter.editing {
         return type_filter(model, key);
@@ -22,18 +22,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     if model.ui.popup.is_some() {
         return popup::press(model, key);
     }
-    asked.map_or_else(Vec::new, |action| act(model, action))
-}
-
-/// Does what was asked for. What the open view has no use for does what it does everywhere.
-pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
-    let used = match model.ui.view {
-        View::Overview => overview::act(model, action),
-        View::Blocks => blocks::act(model, action),
-        View::Timeline => timeline::act(model, action),
-        View::Demo => demo::act(model, action),
-    };
-    used.unwrap_or_else(|| everywhere(model, action))
+    asked.map_or_else(Vec::new, |action| perform(model, action))
 }
 
 /// Pasted text goes into the filter when it is being typed, and nowhere else: pasted lines must not act as keys.
@@ -54,7 +43,8 @@ fn quit(model: &Model) -> Vec<Effect> {
     vec![Effect::Quit(failure.map_or(0, |(code, _)| code))]
 }
 
-fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
+/// Does what was asked for in any view.
+pub(super) fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return quit(model),
         Action::Suspend => return vec![Effect::Suspend],

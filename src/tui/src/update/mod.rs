@@ -25,7 +25,7 @@ use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process,
+    Action, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process,
     ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
 };
 
@@ -38,7 +38,7 @@ const TOAST: Nanos = 5 * SECOND;
 const TERMINAL_GONE: u8 = 128 + 1;
 
 /// Applies an event that happened at `now`.
-pub fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
+pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
     // A clock that jumps back must not make ages negative.
     model.now = model.now.max(now);
     match event {
@@ -94,6 +94,17 @@ fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
         }
     }
     effects
+}
+
+/// Does what was asked for. What the open view has no use for does what it does everywhere.
+fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
+    let used = match model.ui.view {
+        View::Overview => overview::act(model, action),
+        View::Blocks => blocks::act(model, action),
+        View::Timeline => timeline::act(model, action),
+        View::Demo => demo::act(model, action),
+    };
+    used.unwrap_or_else(|| keys::everywhere(model, action))
 }
 
 /// Notes which channels are alive, and forgets those whose files are gone.

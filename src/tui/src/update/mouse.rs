@@ -3,7 +3,7 @@
 use crate::event::{Effect, Mouse, MouseAction};
 use crate::model::{Model, Popup, Target, View};
 
-use super::{demo, keys, map, overview, popup};
+use super::{demo, map, overview, perform, popup};
 
 pub(super) fn act(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.action {
@@ -65,5 +65,5 @@ fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {
     if model.ui.popup.is_some() {
         return popup::wheel(model, by);
     }
-    keys::act(model, model.ui.view.row().wheel[usize::from(by > 0)])
+    perform(model, model.ui.view.row().wheel[usize::from(by > 0)])
 }

@@ -5,9 +5,9 @@ use ratatui::style::Modifier;
 use ratatui::text::Span;
 
 use super::Screen;
-use super::pen::{Pen, width};
 use super::theme::Ink;
-use crate::model::{DeviceKind, Model, View};
+use crate::model::{DeviceKind, Model};
+use crate::wrap::width;
 
 /// The fullest first.
 const WORDS: [&str; 3] = [" SIMULATED ", " SIM ", "SIM"];
@@ -18,48 +18,28 @@ pub(super) const LEAST: u16 = 5;
 pub(super) fn label(screen: &mut Screen<'_>, area: Rect, x: u16, room: u16) -> Option<Span<'static>> {
     let room = room.min(area.width.saturating_sub(x));
     let word = WORDS.into_iter().find(|word| width(word) <= room)?;
-    screen.pen.labelled |= area.height > 0;
-    let style = screen.pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
+    screen.labelled |= area.height > 0;
+    let style = screen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
     Some(Span::styled(word, style))
 }
 
-/// Draws it there; the column after it.
-pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, x: u16, room: u16) -> u16 {
-    let room = room.min(area.width.saturating_sub(x));
-    let Some(word) = WORDS.into_iter().find(|word| width(word) <= room) else {
-        return x;
-    };
-    pen.labelled |= area.height > 0;
-    let style = pen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
-    pen.text(area, x, 0, word, style)
-}
-
 /// Says it in a corner of a view that is about something simulated, and had no room to say so.
-pub(super) fn make_sure(screen: &mut Screen<'_>, body: Rect) {
-    if screen.pen.labelled || !is_about_simulated(screen.model) {
+pub(super) fn make_sure(screen: &mut Screen<'_>, body: Rect, is_about_simulated: bool) {
+    if screen.labelled || !is_about_simulated {
         return;
     }
     // In a frame's line, where there is one.
     let frame = u16::from(body.width > LEAST + 2);
     let room = if body.width < LEAST { 3.min(body.width) } else { LEAST };
-    draw(&mut screen.pen, body, body.width - room - frame, room);
+    let x = body.width - room - frame;
+    if let Some(label) = label(screen, body, x, room) {
+        let place = Rect::new(body.x + x, body.y, room, 1);
+        screen.render(label, place.intersection(body));
+    }
 }
 
 /// Whether there is nothing real to look at.
 pub(super) fn all_simulated(model: &Model) -> bool {
     let devices = &model.world().devices;
     !devices.is_empty() && devices.iter().all(|d| d.kind == DeviceKind::Simulated)
-}
-
-fn is_about_simulated(model: &Model) -> bool {
-    match model.ui.view {
-        // Of several devices each has its label.
-        View::Overview => all_simulated(model),
-        View::Blocks => model.selected_process().is_some_and(|process| process.simulated),
-        View::Timeline => {
-            let device = model.selected_device();
-            device.is_some_and(|device| device.kind == DeviceKind::Simulated)
-        }
-        View::Demo => model.demo.as_ref().is_some_and(|demo| demo.simulated),
-    }
 }

@@ -26,7 +26,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         let third = Constraint::Length(inside.height / 3);
         let [_, rest] = Layout::vertical([third, Constraint::Min(0)]).areas(inside);
         let (what, then) = nothing(model, process);
-        let theme = screen.pen.theme;
+        let theme = screen.theme;
         let text = Text::from_iter([
             Span::styled(what, theme.ink(Ink::Strong)),
             Span::styled(then, theme.ink(Ink::Dim)),
@@ -63,7 +63,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
     let foot = u16::from(inside.height >= 4);
     let [cells, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(foot)]).areas(inside);
     let blocks = &screen.model.ui.blocks;
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let widget = BlockMapWidget {
         theme,
         map,
@@ -86,7 +86,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
 
 /// A frame that says whose map this is. Low screens get a line instead.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let who = process.map_or_else(String::new, |p| {
         let ended = p.halt_text().map(|word| format!(" {word}")).unwrap_or_default();
         format!("{}{ended}", p.pid)
@@ -140,7 +140,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
 
 /// What the cells mean and how many bytes one is.
 fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &BlockMapState, map: &BlockMap) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
     let cell = format!("1 cell = {}   ", round_size(drawn.layout.bytes_per_cell));
     let taken = width(&cell);

@@ -10,10 +10,11 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Tabs;
 
-use super::pen::{clip, split_bottom, split_left, split_top, width};
 use super::theme::{Ink, Theme};
 use super::{Screen, badge};
 use crate::model::{Finding, Model, SECOND, Severity, Target, VIEWS, View, ViewRow, footer as footer_keys};
+use crate::view::layout::{clip, split_bottom, split_left, split_top};
+use crate::wrap::width;
 
 /// A key and what it does.
 type Key<'a> = (&'a str, &'a str);
@@ -67,7 +68,7 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
         width: left.saturating_sub(1),
         ..area
     };
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let simulated = badge::all_simulated(screen.model);
     // Where there is no room for both, what is simulated is more than a name.
     let must = must_be_known(screen.model);
@@ -165,7 +166,7 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
         return area.width;
     };
     let start = area.width - total(level);
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let closed = |label: String| {
         let (key, name) = label.split_at(2);
         let [key, name] =
@@ -203,9 +204,9 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
 /// Mark and style of a severity.
 pub(super) fn severity(screen: &Screen<'_>, severity: Severity) -> (&'static str, Style) {
     match severity {
-        Severity::Info => ("i", screen.pen.theme.ink(Ink::Accent)),
-        Severity::Warning => ("!", screen.pen.theme.ink(Ink::Warning)),
-        Severity::Error => ("✗", screen.pen.theme.ink(Ink::Warning)),
+        Severity::Info => ("i", screen.theme.ink(Ink::Accent)),
+        Severity::Warning => ("!", screen.theme.ink(Ink::Warning)),
+        Severity::Error => ("✗", screen.theme.ink(Ink::Warning)),
     }
 }
 
@@ -230,7 +231,7 @@ fn footer(screen: &mut Screen<'_>, area: Rect) {
 
 /// The filter while it is typed, and how to end that.
 fn filter_line(screen: &mut Screen<'_>, area: Rect) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let model = screen.model;
     let mut spans = vec![
         Span::raw(" "),
@@ -248,7 +249,7 @@ fn filter_line(screen: &mut Screen<'_>, area: Rect) {
 
 /// The keys of the open view.
 fn hints(screen: &mut Screen<'_>, area: Rect) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let model = screen.model;
     // How to get help and how to leave is never pushed out.
     let last = [("?", "help"), ("q", "quit")];

@@ -8,10 +8,11 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span, Text};
 
 use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
+use crate::view::layout::{clip, split_bottom, split_left, split_top};
 use crate::view::panel::Panel;
-use crate::view::pen::{clip, split_bottom, split_left, split_top};
 use crate::view::theme::Ink;
-use crate::view::{Screen, badge, history, strips};
+use crate::view::widgets::{BlockMapState, BlockMapWidget, HistoryGraph, LOOKS, Seen, ink_of, sign};
+use crate::view::{Screen, badge, history};
 use crate::wrap::{width, wrap, wrap_to};
 
 /// Draws the view.
@@ -56,14 +57,14 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         == Some(true);
     let (status, ink) = status(demo, suspended);
     // Where nothing else says so, what is simulated is said before what the demo is doing, and before all of its name.
-    let unsaid = demo.simulated && !screen.pen.labelled;
+    let unsaid = demo.simulated && !screen.labelled;
     let badge_room = if unsaid { badge::LEAST + 1 } else { 0 };
     let title = format!("Demo: {}", demo.name);
     let title = match unsaid {
         true => clip(&title, area.width.saturating_sub(6 + badge_room)),
         false => title,
     };
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let room = area.width.saturating_sub(width(&title) + 8 + badge_room);
     let status = Some(Span::styled(status, theme.ink(ink))).filter(|status| status.width() <= room.into());
     let left = status.as_ref().map_or(area.width, |status| {
@@ -95,7 +96,7 @@ fn scroll_hint(screen: &mut Screen<'_>, area: Rect) {
         (0, _) => "PgDn",
         _ => "PgUp PgDn",
     };
-    let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.pen.theme.ink(ink));
+    let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.theme.ink(ink));
     let spans = [(" ", dim), (key, accent), (" more ", dim)].map(|(text, style)| Span::styled(text, style));
     let line = Rect {
         width: area.width.saturating_sub(3),
@@ -134,9 +135,9 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         (false, true) => "paused",
         (false, false) => "",
     };
-    let inside = screen.pen.panel(area, "Its memory", note);
-    screen.pen.labelled |= demo.simulated && inside != area && area.width >= 28;
-    let dim = screen.pen.theme.ink(Ink::Dim);
+    let inside = screen.panel(area, "Its memory", note);
+    screen.labelled |= demo.simulated && inside != area && area.width >= 28;
+    let dim = screen.theme.ink(Ink::Dim);
     let map = model
         .map
         .as_ref()
@@ -145,7 +146,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         Some(map) => {
             // Eight lines a segment at most: a map of one segment needs no screen of its own.
             let more = map.segments.iter().flat_map(|s| s.blocks.iter());
-            let more = more.filter(|block| !matches!(strips::ink_of(block.state), Ink::Allocated | Ink::Cached));
+            let more = more.filter(|block| !matches!(ink_of(block.state), Ink::Allocated | Ink::Cached));
             let least = match (inside.height, more.count()) {
                 (24.., _) => 15,
                 (_, 0) => 5,
@@ -164,10 +165,17 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
             split_top(inside, lines.max(3))
         }
     };
-    let mut seen = strips::Seen::default();
+    let mut drawn = BlockMapState::default();
+    let theme = screen.theme;
     match map {
         Some(map) => {
-            seen = strips::draw(&mut screen.pen, top, map, None, 0).seen;
+            let widget = BlockMapWidget {
+                theme,
+                map,
+                cursor: None,
+                zoom: 0,
+            };
+            screen.render_stateful(widget, top, &mut drawn);
             screen.hit(top, Target::View(crate::model::View::Blocks));
         }
         None => {
@@ -177,11 +185,16 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         }
     }
     let Some(process) = process else { return };
-    let lines = figures(screen, bottom, process, &seen);
+    let lines = figures(screen, bottom, process, &drawn.seen);
     let (_, below) = split_top(bottom, lines + 2);
     if let Some(device) = model.world().devices.iter().find(|d| d.key == process.id.device) {
         let newest = history::newest(model, device);
-        history::draw(&mut screen.pen, split_top(below, 12).0, device, &newest);
+        let graph = HistoryGraph {
+            theme,
+            device,
+            newest: &newest,
+        };
+        screen.render(graph, split_top(below, 12).0);
     }
 }
 
@@ -210,9 +223,10 @@ fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
 }
 
 /// What it has, with the signs of the map, and what else the map shows as far as there is room; returns how many lines.
-fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips::Seen) -> u16 {
+fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) -> u16 {
     let Some(f) = &process.figures else { return 0 };
-    let dim = screen.pen.theme.ink(Ink::Dim);
+    let theme = screen.theme;
+    let dim = theme.ink(Ink::Dim);
     let blocks = screen
         .model
         .map
@@ -227,7 +241,7 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
     let left_out = screen.model.map.as_ref().map_or(0, |m| m.left_out);
     let mut rows = vec![];
     let mut rest: Vec<(u32, Option<Ink>, &str)> = vec![];
-    for (&cells, (look, label)) in seen.iter().zip(strips::LOOKS) {
+    for (&cells, (look, label)) in seen.iter().zip(LOOKS) {
         match look {
             Some(Ink::Allocated) => rows.push((Some(look), label, units::bytes(f.allocated))),
             Some(Ink::Cached) => rows.push((Some(look), label, units::bytes(f.cached))),
@@ -259,15 +273,19 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
     ]);
     let lines = rows.len() as u16;
     for (y, (look, label, text)) in (1..).zip(rows) {
-        if let Some(look) = look {
-            strips::sign(&mut screen.pen, area, 0, y, look);
-        }
+        let sign = look.map_or_else(|| Span::raw(" "), |look| sign(&theme, look));
         let end = area.width.min(36);
         let room = end.saturating_sub(3 + width(&text));
         let label = clip(label, room);
         let air = " ".repeat(usize::from(end.saturating_sub(2 + width(&label) + width(&text))));
-        let spans = [Span::styled(label, dim), Span::raw(air), Span::raw(text)];
-        let line = Rect::new(area.x + 2, area.y + y, end.saturating_sub(2), 1);
+        let spans = [
+            sign,
+            Span::raw(" "),
+            Span::styled(label, dim),
+            Span::raw(air),
+            Span::raw(text),
+        ];
+        let line = Rect::new(area.x, area.y + y, end, 1);
         screen.render(Line::from_iter(spans), line.intersection(area));
     }
     lines
@@ -276,12 +294,12 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &strips
 /// The demos that can be started.
 fn list(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
-    let inside = screen.pen.panel(
+    let inside = screen.panel(
         area,
         "Demos",
         "each runs as a child of its own and publishes like any program",
     );
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     if model.setup.demos.is_empty() {
         let text = "No demo is built into this program.";
         return screen.render(Line::styled(text, theme.ink(Ink::Dim)), inside);
@@ -316,7 +334,7 @@ fn list(screen: &mut Screen<'_>, area: Rect) {
         });
         screen.render(Text::from_iter(lines), entry);
         if chosen {
-            screen.pen.restyle(entry, theme.selected());
+            screen.buffer.set_style(entry, theme.selected());
         }
         screen.hit(entry, Target::Entry(i));
     }

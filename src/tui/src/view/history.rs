@@ -1,13 +1,8 @@
 //! How far the figures that are shown reach.
 
-use ratatui::layout::Rect;
-use ratatui::widgets::Widget;
-
-use super::pen::Pen;
-use super::widgets::HistoryGraph;
-pub(super) use super::widgets::{SECONDS, used_shares as used};
-use crate::model::{Device, DeviceKind, DeviceState, Model};
 use gpumem_text::units;
+
+use crate::model::{Device, DeviceKind, DeviceState, Model};
 
 /// When a device's newest figures are of: those that are shown while the user pauses, or the driver does not answer, grow old.
 pub(super) fn newest(model: &Model, device: &Device) -> String {
@@ -21,10 +16,4 @@ pub(super) fn newest(model: &Model, device: &Device) -> String {
             _ => "now".to_owned(),
         },
     }
-}
-
-/// Draws a [`HistoryGraph`].
-pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, device: &Device, newest: &str) {
-    let theme = pen.theme;
-    HistoryGraph { theme, device, newest }.render(area, pen.buffer());
 }

@@ -1,22 +1,18 @@
 //! Draws the model. Pure: the same model gives the same cells, with no clock and no I/O.
 //!
 //! A screen is a header line, one of the views, the findings, and a line of keys; a popup may lie over it. Every
-//! view has a room of its own; what they share are the widgets (`bar`, `legend`, `graph`, `strips`, `pen`) and the
-//! `theme`, which alone knows colours and glyphs.
+//! view has a room of its own; what they share are the `widgets`, the `panel` around them, and the `theme`, which alone
+//! knows colours and glyphs.
 
 mod badge;
-mod bar;
 mod blocks;
 mod chrome;
 mod demo;
-mod graph;
 mod history;
-mod legend;
+mod layout;
 mod overview;
 mod panel;
-mod pen;
 mod popup;
-mod strips;
 mod theme;
 mod timeline;
 mod widgets;
@@ -26,34 +22,49 @@ mod tests;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::text::Span;
 use ratatui::widgets::{StatefulWidget, Widget};
 
-use crate::model::{Area, Hit, Hits, Model, Target, View};
-use pen::Pen;
-use theme::Theme;
+use crate::model::{Area, DeviceKind, Hit, Hits, Model, Target, View};
+use layout::clip;
+use panel::Panel;
+use theme::{Ink, Theme};
 
 /// What every part of a screen draws with.
 struct Screen<'a> {
-    pen: Pen<'a>,
+    buffer: &'a mut Buffer,
+    theme: Theme,
     model: &'a Model,
     hits: Hits,
+    /// Whether it was said somewhere that what is shown is simulated.
+    labelled: bool,
 }
 
 impl Screen<'_> {
     /// Draws a widget on the part of an area that is on the screen.
     fn render(&mut self, widget: impl Widget, area: Rect) {
-        let area = area.intersection(self.pen.screen());
-        widget.render(area, self.pen.buffer());
+        let area = area.intersection(self.buffer.area);
+        widget.render(area, self.buffer);
     }
 
     fn render_stateful<W: StatefulWidget>(&mut self, widget: W, area: Rect, state: &mut W::State) {
-        let area = area.intersection(self.pen.screen());
-        widget.render(area, self.pen.buffer(), state);
+        let area = area.intersection(self.buffer.area);
+        widget.render(area, self.buffer, state);
+    }
+
+    /// A frame with a title, and a note where there is room for both; returns the area inside.
+    fn panel(&mut self, area: Rect, title: &str, note: &str) -> Rect {
+        let note = (!note.is_empty()).then(|| Span::styled(note.to_owned(), self.theme.ink(Ink::Dim)));
+        let title = clip(title, area.width.saturating_sub(6));
+        let panel = Panel::new(self.theme).title(title).note(note);
+        let inside = panel.inner(area);
+        self.render(panel, area);
+        inside
     }
 
     /// Notes that an area answers a click.
     fn hit(&mut self, area: Rect, target: Target) {
-        let area = area.intersection(self.pen.screen());
+        let area = area.intersection(self.buffer.area);
         if !area.is_empty() {
             let area = Area {
                 x: area.x,
@@ -66,35 +77,61 @@ impl Screen<'_> {
     }
 }
 
-/// Draws a view into the area that it has.
-type Draw = fn(&mut Screen<'_>, Rect);
+/// How a view is drawn. Its key, title and keys are in [`crate::model::VIEWS`].
+struct Drawing {
+    view: View,
+    /// Draws it into the area that it has.
+    draw: fn(&mut Screen<'_>, Rect),
+    /// Whether what it shows is simulated, and has to be labelled.
+    is_simulated: fn(&Model) -> bool,
+}
 
-/// How each view is drawn. Its key, title and keys are in [`crate::model::VIEWS`].
-const VIEWS: [(View, Draw); 4] = [
-    (View::Overview, overview::draw),
-    (View::Blocks, blocks::draw),
-    (View::Timeline, timeline::draw),
-    (View::Demo, demo::draw),
+const VIEWS: [Drawing; 4] = [
+    Drawing {
+        view: View::Overview,
+        draw: overview::draw,
+        // Of several devices each has its label.
+        is_simulated: badge::all_simulated,
+    },
+    Drawing {
+        view: View::Blocks,
+        draw: blocks::draw,
+        is_simulated: |model| model.selected_process().is_some_and(|process| process.simulated),
+    },
+    Drawing {
+        view: View::Timeline,
+        draw: timeline::draw,
+        is_simulated: |model| {
+            let device = model.selected_device();
+            device.is_some_and(|device| device.kind == DeviceKind::Simulated)
+        },
+    },
+    Drawing {
+        view: View::Demo,
+        draw: demo::draw,
+        is_simulated: |model| model.demo.as_ref().is_some_and(|demo| demo.simulated),
+    },
 ];
 
 /// Draws `model` into a blank buffer of the terminal's size and tells which areas answer a click.
-pub fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
+pub(crate) fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     let area = buffer.area;
     let theme = Theme::of(&model.ui.term);
     let mut screen = Screen {
-        pen: Pen::new(buffer, theme),
+        buffer,
+        theme,
         model,
+        labelled: false,
         hits: Hits {
             first: model.ui.hits.first,
             ..Hits::default()
         },
     };
     let body = chrome::draw(&mut screen, area);
-    let draw = VIEWS.iter().find(|(view, _)| *view == model.ui.view);
-    if let Some((_, draw)) = draw {
-        draw(&mut screen, body);
+    if let Some(view) = VIEWS.iter().find(|row| row.view == model.ui.view) {
+        (view.draw)(&mut screen, body);
+        badge::make_sure(&mut screen, body, (view.is_simulated)(model));
     }
-    badge::make_sure(&mut screen, body);
     if let Some(popup) = &model.ui.popup {
         popup::draw(&mut screen, area, popup);
     }

@@ -1,16 +1,15 @@
 //! Overview: every device as a bar that adds up, with its newest past; every process as a row.
 
 mod device;
+mod notice;
 mod table;
 
-use gpumem_probe::NvmlState;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 
-use super::Screen;
-use super::pen::{split_bottom, split_left, split_top, wrap};
-use super::theme::Ink;
-use crate::model::{Demo, DemoPhase, Device, Model, Only, Target};
-use crate::words;
+use crate::model::{Device, Model, Target};
+use crate::view::Screen;
 use device::Tier;
 
 /// A second column of devices pays from this width on.
@@ -75,11 +74,25 @@ impl Plan {
             .saturating_sub(self.rows.len() * self.columns)
     }
 
+    /// Where the devices that are shown stand in an area, from left to right and from top to bottom.
+    fn places(&self, area: Rect) -> Vec<Rect> {
+        let rows = Layout::vertical(self.rows.iter().map(|&lines| Constraint::Length(lines))).split(area);
+        // All are as wide, even where that leaves a column of the terminal.
+        let width = Constraint::Length(area.width / self.columns as u16);
+        let columns = Layout::horizontal(vec![width; self.columns]);
+        rows.iter().flat_map(|&row| columns.split(row).to_vec()).collect()
+    }
+
+    /// What the devices leave of an area.
+    fn rest(&self, area: Rect) -> Rect {
+        let devices = self.rows.iter().fold(0u16, |sum, &lines| sum.saturating_add(lines));
+        let [_, rest] = Layout::vertical([Constraint::Length(devices), Constraint::Fill(1)]).areas(area);
+        rest
+    }
+
     /// Lines of an area that the devices leave to the table.
     fn table(&self, model: &Model, area: Rect) -> Rect {
-        let devices = self.rows.iter().fold(0u16, |sum, &lines| sum.saturating_add(lines));
-        let (_, rest) = split_top(area, devices);
-        table::below_note(rest, self.hidden(model)).1
+        table::below_note(self.rest(area), self.hidden(model))[1]
     }
 }
 
@@ -93,11 +106,13 @@ fn first_in_view(kept: usize, selected: Option<usize>, shown: usize, all: usize)
 /// How many of the last lines of an area, up to some, the view does not need: without them it shows the same, if less tall.
 pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
     let model = screen.model;
-    let (_, area) = split_top(area, notice_lines(screen, area).len() as u16);
+    let notice = notice::lines(model, screen.theme, area.width);
+    let [_, area] = below_notice(area, &notice);
     let plan = Plan::new(model, area);
     let spare = table::spare(model, plan.table(model, area)).min(most);
     let holds = |less: &u16| {
-        let smaller = Plan::new(model, split_bottom(area, *less).0);
+        let height = area.height.saturating_sub(*less);
+        let smaller = Plan::new(model, Rect { height, ..area });
         // The tallest devices fill what there is.
         smaller.tier == plan.tier && smaller.rows.len() == plan.rows.len()
     };
@@ -108,117 +123,25 @@ pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
     let devices = &model.world().devices;
-    let area = notice(screen, area);
+    let notice = notice::lines(model, screen.theme, area.width);
+    let [top, area] = below_notice(area, &notice);
+    screen.render(Paragraph::new(notice), top);
     if devices.is_empty() {
         table::draw(screen, area);
         return;
     }
     let plan = Plan::new(model, area);
     screen.hits.first[1] = plan.first;
-    let mut rest = area;
-    for (row, &lines) in devices.chunks(plan.columns).skip(plan.first).zip(&plan.rows) {
-        let (line, below) = split_top(rest, lines);
-        let width = line.width / plan.columns as u16;
-        for (i, device) in row.iter().enumerate() {
-            let (_, right) = split_left(line, width * i as u16);
-            let (area, _) = split_left(right, width);
-            device_at(screen, area, device, plan.tier);
-        }
-        rest = below;
+    let places = plan.places(area);
+    for (&place, device) in places.iter().zip(&devices[plan.first * plan.columns..]) {
+        device::draw(screen, place, device, plan.tier);
+        screen.hit(place, Target::Device(device.key));
     }
-    table::draw_below(screen, rest, plan.hidden(model));
+    table::draw_below(screen, plan.rest(area), plan.hidden(model));
 }
 
-fn device_at(screen: &mut Screen<'_>, area: Rect, device: &Device, tier: Tier) {
-    device::draw(screen, area, device, tier);
-    screen.hit(area, Target::Device(device.key));
-}
-
-/// Says what is wrong with the sources, above everything else; returns the area that is left.
-fn notice(screen: &mut Screen<'_>, area: Rect) -> Rect {
-    let theme = screen.pen.theme;
-    let lines = notice_lines(screen, area);
-    let (top, rest) = split_top(area, lines.len() as u16);
-    for (y, (mark, line, ink)) in lines.into_iter().enumerate() {
-        if let Some(mark) = mark {
-            screen.pen.cell(top, 1, y as u16, theme.glyph(mark), theme.ink(mark));
-        }
-        screen.pen.text(top, 3, y as u16, &line, theme.ink(ink));
-    }
-    rest
-}
-
-/// The same as lines, with the mark before each and the look of its text. The last is air.
-fn notice_lines(screen: &Screen<'_>, area: Rect) -> Vec<(Option<Ink>, String, Ink)> {
-    let model = screen.model;
-    let none = model.world().devices.is_empty();
-    let (ink, first, second) = match &model.world().nvml {
-        NvmlState::Failed { error, hint } => (Ink::Warning, format!("NVML fails: {error}"), words::sentence(hint)),
-        NvmlState::Starting if none && model.setup.only == Some(Only::Simulated) => why_nothing_is_simulated(model),
-        NvmlState::Starting if none => (Ink::Dim, "Asking the driver ...".to_owned(), String::new()),
-        NvmlState::Missing if none => (
-            Ink::Warning,
-            match &model.setup.nvml {
-                Some(file) => format!("GPUMEM_NVML names {file}, which is not on this machine."),
-                None => "No NVIDIA driver on this machine (libnvidia-ml.so.1 is not installed).".to_owned(),
-            },
-            without_driver(model),
-        ),
-        NvmlState::Ready if none => (
-            Ink::Plain,
-            "The driver answers and lists no GPU.".to_owned(),
-            "In a container, ask for one (docker run --gpus all). gpumem-tui doctor looks further.".to_owned(),
-        ),
-        _ => return Vec::new(),
-    };
-    let room = area.width.saturating_sub(4);
-    let first = wrap(&first, room).into_iter().map(|l| (None, l, Ink::Strong));
-    let second = wrap(&second, room).into_iter().map(|l| (None, l, Ink::Dim));
-    let mut lines: Vec<_> = first.chain(second).chain([(None, String::new(), Ink::Plain)]).collect();
-    lines[0].0 = Some(ink).filter(|&ink| ink == Ink::Warning);
-    lines
-}
-
-/// What can be seen without a driver, or what is in the way of it.
-fn without_driver(model: &Model) -> String {
-    match model.demo.as_ref().and_then(|demo| demo.unpublished.as_ref()) {
-        Some(why) => {
-            format!("What runs on a simulated device here cannot be seen: {why}. gpumem-tui doctor looks further.")
-        }
-        None => "gpumem-tui demo train --device sim shows everything on a simulated device; gpumem-tui doctor says what is missing."
-            .to_owned(),
-    }
-}
-
-/// Why there is no simulated device where nothing else was asked for. A demo whose channel cannot be made simulates for itself.
-fn why_nothing_is_simulated(model: &Model) -> (Ink, String, String) {
-    let nothing = |why: &str| {
-        let first = "The simulated training run does not publish: nothing of it can be seen.";
-        (
-            Ink::Warning,
-            first.to_owned(),
-            format!("{why}. gpumem-tui doctor looks further."),
-        )
-    };
-    match &model.demo {
-        Some(demo) if let Some(why) = &demo.unpublished => nothing(why),
-        Some(Demo {
-            phase: DemoPhase::Failed(why),
-            ..
-        }) => (
-            Ink::Warning,
-            "The simulated training run failed.".to_owned(),
-            why.clone(),
-        ),
-        Some(demo) if demo.running() => (
-            Ink::Dim,
-            "Starting a simulated training run ...".to_owned(),
-            String::new(),
-        ),
-        _ => (
-            Ink::Dim,
-            "Nothing is simulated now.".to_owned(),
-            "Key 7 starts a demo.".to_owned(),
-        ),
-    }
+/// The lines of a notice, and what is below it.
+fn below_notice(area: Rect, notice: &[Line<'_>]) -> [Rect; 2] {
+    let lines = u16::try_from(notice.len()).unwrap_or(u16::MAX);
+    Layout::vertical([Constraint::Length(lines), Constraint::Fill(1)]).areas(area)
 }

@@ -8,9 +8,10 @@ use ratatui::text::Span;
 use ratatui::widgets::{Clear, Row, Table, TableState};
 
 use super::Screen;
-use super::pen::{clip, width};
 use super::theme::Ink;
 use crate::model::{Column, Popup, Target};
+use crate::view::layout::clip;
+use crate::wrap::width;
 
 /// Draws the popup over the whole screen.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
@@ -56,7 +57,7 @@ fn window(screen: &mut Screen<'_>, area: Rect, width: u16, height: u16, title: &
         ..window
     };
     screen.render(Clear, air.intersection(area));
-    screen.pen.panel(window, title, note)
+    screen.panel(window, title, note)
 }
 
 /// A window for so many lines of text, of which it shows those from line `scroll` on, where they do not all fit; its inside and the first
@@ -81,7 +82,7 @@ fn menu(screen: &mut Screen<'_>, area: Rect, title: &str, entries: &[(String, St
     let wide = (names + texts + 14).max(30);
     let tall = (entries.len() as u16).saturating_add(2);
     let inside = window(screen, area, wide, tall, title, "Enter");
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let rows = entries.iter().enumerate().map(|(i, (name, text))| {
         // Keys 1 to 9 choose directly.
         let number = if i < 9 { (i + 1).to_string() } else { String::new() };

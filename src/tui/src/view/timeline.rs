@@ -24,7 +24,7 @@ const LAYERS: [Ink; 3] = [Ink::Allocated, Ink::Cached, Ink::Other];
 
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let Some(device) = screen.model.selected_device() else {
         let panel = Panel::new(theme).title("Timeline");
         let inside = panel.inner(area);
@@ -102,7 +102,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 
 /// A frame that says which device this is, and of when.
 fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let ui = &screen.model.ui.timeline;
     let mut note = format!("last {}", units::span(ui.span));
     if ui.back > 0 {
@@ -161,7 +161,7 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
 
 /// By state: the device's memory, of everyone or of the programs that publish.
 fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, window: Window, patience: Nanos) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let own = screen.model.ui.timeline.own;
     let columns = columns(device, window, patience);
     let total = device.memory.value().map_or(0, |m| m.total);
@@ -191,7 +191,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
         entries.push((Ink::Other, "other", memory.other, 3));
     }
     let legend = Legend {
-        theme: screen.pen.theme,
+        theme: screen.theme,
         entries,
         total: memory.total,
         text: units::bytes_short,
@@ -210,7 +210,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
         }
     };
     if legend.width() + usize::from(width(&used)) <= area.width.into() {
-        let used = Span::styled(used, screen.pen.theme.ink(Ink::Dim));
+        let used = Span::styled(used, screen.theme.ink(Ink::Dim));
         screen.render(Line::from(used).right_aligned(), area);
     }
     screen.render(legend, area);
@@ -218,7 +218,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
 
 /// What the signs of events and the bands of phases mean, and at the right how many events are not shown.
 fn sign_legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let mut line = events::legend(&theme, device, window, area.width);
     let taken = line.width() as u16;
     let mut room = area.width;

@@ -4,6 +4,7 @@
 //! on the handle of a stream that was destroyed as on any number). So every call that takes a stream relies on that the stream lives: a Rust
 //! program was told so ([`Stream`], [`retire_stream`](crate::Allocator::retire_stream)), and of others, whose streams may end untold, only
 //! streams are named that never end, or that the program passed in the same call (`heap::pending`).
+#![allow(unsafe_code, reason = "the driver has a C interface")]
 
 mod api;
 mod bound;

@@ -119,7 +119,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
 
 /// The panels at the right of a wide screen.
 pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option<&Process>) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let [block_area, mut rest] = Layout::vertical([Constraint::Length(11), Constraint::Min(0)]).areas(area);
     let inside = panel(screen, block_area, "Block");
     if let Some((segment, block)) = screen.model.cursor_block() {
@@ -147,7 +147,7 @@ pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, proces
 
 /// A frame with a title; the area inside.
 fn panel(screen: &mut Screen<'_>, area: Rect, title: &str) -> Rect {
-    let panel = Panel::new(screen.pen.theme).title(title);
+    let panel = Panel::new(screen.theme).title(title);
     let inside = panel.inner(area);
     screen.render(panel, area);
     inside
@@ -189,7 +189,7 @@ fn state_line(theme: &Theme, block: &Block, room: u16) -> Line<'static> {
 
 /// Labels at the left, figures at the right, a line each.
 fn pairs(screen: &mut Screen<'_>, area: Rect, rows: &[(&'static str, String)]) {
-    let dim = screen.pen.theme.ink(Ink::Dim);
+    let dim = screen.theme.ink(Ink::Dim);
     for (line, (label, text)) in area.rows().zip(rows) {
         let label = Span::styled(*label, dim);
         let room = line.width.saturating_sub(label.width() as u16 + 1);
@@ -203,7 +203,7 @@ pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
     let Some((segment, block)) = screen.model.cursor_block() else {
         return;
     };
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let margins = [Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)];
     let [_, area, _] = Layout::horizontal(margins).areas(area);
     let mut line = state_line(&theme, block, area.width);

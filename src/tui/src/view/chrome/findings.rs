@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span, Text};
 
 use crate::model::{Finding, Severity, Target, Toast, View};
 use crate::view::chrome::severity;
-use crate::view::pen::{clip, split_bottom};
+use crate::view::layout::{clip, split_bottom};
 use crate::view::theme::Ink;
 use crate::view::{Screen, overview};
 use crate::wrap::{width, wrap, wrap_to};
@@ -106,7 +106,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidde
     let room = room.unwrap_or(full.saturating_sub(tail_width(tail.as_deref())));
     sentence(screen, area, finding.severity, &finding.text, (room, style));
     if let Some(tail) = tail {
-        let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.pen.theme.ink(ink));
+        let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.theme.ink(ink));
         let air = Span::raw(" ");
         let spans = [Span::styled(MORE, accent), air.clone(), Span::styled(tail, dim), air];
         let last = split_bottom(area, 1).1;

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span, Text};
 
 use crate::model::{Demo, DemoPhase, DemoStep, Target, TextGeometry};
 use crate::view::Screen;
-use crate::view::pen::clip;
+use crate::view::layout::clip;
 use crate::view::theme::Ink;
 use crate::wrap::{width, wrap, wrap_to};
 
@@ -24,7 +24,7 @@ fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
         room -= width(&content);
         Span::styled(content, span.style)
     };
-    Line::from_iter(line.spans.into_iter().map(cut))
+    Line::from_iter(line.spans.into_iter().map(cut)).style(line.style)
 }
 
 /// Draws the steps; when there are too many lines the oldest leave, and what is left out can be scrolled to.
@@ -72,7 +72,7 @@ fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: Option<usize>) -
         current_lines(screen, &mut lines, demo, current, width, brief);
     } else if demo.phase == DemoPhase::Starting {
         let text = format!("{} is starting ...", demo.name);
-        lines.push(Line::styled(text, screen.pen.theme.ink(Ink::Dim)));
+        lines.push(Line::styled(text, screen.theme.ink(Ink::Dim)));
     }
     closing_lines(screen, &mut lines, demo, width);
     if brief.is_some() {
@@ -82,7 +82,7 @@ fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: Option<usize>) -
 }
 
 fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line<'static> {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let (mark, ink) = if step.oom.is_some() {
         ("✗", Ink::Warning)
     } else {
@@ -115,7 +115,7 @@ fn current_lines(
     width: u16,
     brief: Option<usize>,
 ) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let (dim, plain, strong) = (theme.ink(Ink::Dim), Style::new(), theme.ink(Ink::Strong));
     let of = if demo.total_steps > 0 {
         format!(" of {}", demo.total_steps)
@@ -201,7 +201,7 @@ fn current_lines(
 
 /// Choices, notices, and how it ended.
 fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo, width: u16) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let (dim, plain) = (theme.ink(Ink::Dim), Style::new());
     let warning = |text: String| Line::styled(text, theme.ink(Ink::Warning));
     if !demo.choices.is_empty() {
@@ -247,5 +247,20 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo,
         let marks = std::iter::once(mark).chain(std::iter::repeat("  "));
         let parts = marks.zip(wrap(&text, width.saturating_sub(2)));
         out.extend(parts.map(|(mark, part)| line([(mark.into(), theme.ink(ink)), (part, plain)])));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_cut_keeps_its_looks() {
+        let dim = Style::new().dim();
+        let cut = fit(Line::styled("abcdef", dim), 4);
+        assert_eq!(cut, Line::styled("abc…", dim));
+        let strong = Style::new().bold();
+        let pieces = fit(line([("ab".into(), strong), ("cdef".into(), dim)]), 4);
+        assert_eq!(pieces, line([("ab".into(), strong), ("c…".into(), dim)]));
     }
 }

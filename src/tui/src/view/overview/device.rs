@@ -1,21 +1,25 @@
 //! One device: its name, its bar, its legend, its sensors, its newest past.
 
+mod memory;
 mod mig;
 mod sensors;
+mod texts;
 
-use gpumem_probe::Reading;
-use gpumem_text::units::{self, gib};
-use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
 
-use super::super::Screen;
-use super::super::pen::{Pen, split_right, split_top, width};
-use super::super::theme::Ink;
-use super::super::{badge, bar, graph, history, legend};
-use crate::model::{Basis, Device, DeviceKind, DeviceState, Partition};
+use crate::model::{Device, DeviceKind};
+use crate::view::theme::Ink;
+use crate::view::widgets::{HistoryGraph, SECONDS, Spark, used_shares};
+use crate::view::{Screen, badge, history};
+use crate::wrap::width;
 
 /// Before the name of the selected device, where there are several.
-const SELECTED: char = '▸';
+const SELECTED: &str = "▸";
+
+/// From this width on a device's address stands in its title.
+const WIDE: u16 = 140;
 
 /// How much of a device is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,264 +61,190 @@ impl Tier {
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, tier: Tier) {
     let several = screen.model.world().devices.len() > 1;
     let selected = several && screen.model.selected_device().is_some_and(|d| d.key == device.key);
-    let newest = history::newest(screen.model, device);
-    let pen = &mut screen.pen;
     // Its label says it, too.
-    pen.labelled |= device.kind == DeviceKind::Simulated && area.width >= width(&device.label) + 6;
+    screen.labelled |= device.kind == DeviceKind::Simulated && area.width >= width(&device.label) + 6;
     match tier {
-        Tier::Tall | Tier::Framed => framed(pen, area, device, selected, &newest),
-        Tier::Airy | Tier::Compact => lines(pen, area, device, selected, tier == Tier::Airy),
-        Tier::Bar => one_line(pen, area, device, selected),
+        Tier::Tall | Tier::Framed => framed(screen, area, device, selected),
+        Tier::Airy | Tier::Compact => lines(screen, area, device, selected, tier == Tier::Airy),
+        Tier::Bar => one_line(screen, area, device, selected),
     }
 }
 
-fn framed(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, newest: &str) {
-    let title = if selected {
-        format!("{SELECTED} {}", device.label)
-    } else {
-        device.label.clone()
+fn framed(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) {
+    let title = match selected {
+        true => format!("{SELECTED} {}", device.label),
+        false => device.label.clone(),
     };
-    let inside = pen.panel(area, &title, "");
-    let after = 3 + width(&title) + 1;
-    name(pen, area, after + 1, device, area.width.saturating_sub(3), true);
+    let inside = screen.panel(area, &title, "");
+    // Between the title, with what is before it and one column of air behind it, and the corner.
+    let [_, beside_title, _] = Layout::horizontal([
+        Constraint::Length(width(&title) + 4),
+        Constraint::Fill(1),
+        Constraint::Length(3),
+    ])
+    .areas(area);
+    name(screen, beside_title, device, (true, area.width >= WIDE));
     let air = u16::from(area.height >= Tier::Tall.lines());
-    let (_, inside) = split_top(inside, air);
-    let (thick, rest) = split_top(inside, 2);
-    partition_bar(pen, thick, device);
-    let (_, rest) = split_top(rest, air);
-    legend(pen, rest, device);
-    let (_, rest) = split_top(rest, 1);
-    let (parts, rest) = split_top(rest, mig::lines(device));
-    mig::draw(pen, parts, device);
-    let (_, lower) = split_top(rest, air);
-    let side = if lower.width >= 70 && sensors::has_sensors(device) {
-        36
-    } else {
-        0
+    let [_, bar, _, legend_line, parts, _, lower] = Layout::vertical([
+        Constraint::Length(air),
+        Constraint::Length(2),
+        Constraint::Length(air),
+        Constraint::Length(1),
+        Constraint::Length(mig::lines(device)),
+        Constraint::Length(air),
+        Constraint::Fill(1),
+    ])
+    .areas(inside);
+    memory::bar(screen, bar, device);
+    memory::legend(screen, legend_line, device);
+    mig::draw(screen, parts, device);
+    let [gap, side] = match lower.width >= 70 && sensors::has_sensors(device) {
+        true => [3, 36],
+        false => [0, 0],
     };
-    let (left, right) = split_right(lower, side);
-    if side > 0 {
-        sensors::column(pen, right, device);
+    let [graph, _, side] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(gap), Constraint::Length(side)]).areas(lower);
+    if !side.is_empty() {
+        sensors::draw(screen, side, device);
     }
-    let (graph, _) = split_right(left, if side > 0 { 3 } else { 0 });
-    history::draw(pen, graph, device, newest);
+    let newest = history::newest(screen.model, device);
+    let widget = HistoryGraph {
+        theme: screen.theme,
+        device,
+        newest: &newest,
+    };
+    screen.render(widget, graph);
 }
 
-fn lines(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool, airy: bool) {
-    let margin = Rect {
-        x: area.x + area.width.min(1),
-        width: area.width.saturating_sub(2),
-        ..area
-    };
-    let label_style = if selected {
-        pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD)
-    } else {
-        pen.theme.ink(Ink::Strong)
+fn lines(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool, airy: bool) {
+    let theme = screen.theme;
+    let [title, bar, legend_line, parts, sensors, _] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(mig::lines(device)),
+        Constraint::Length(airy.into()),
+        Constraint::Fill(1),
+    ])
+    .areas(area.inner(Margin::new(1, 0)));
+    let style = match selected {
+        true => theme.ink(Ink::Accent).add_modifier(Modifier::BOLD),
+        false => theme.ink(Ink::Strong),
     };
     if selected {
-        pen.cell(area, 0, 0, SELECTED, label_style);
+        screen.render(Span::styled(SELECTED, style), area);
     }
-    let x = pen.text(margin, 0, 0, &device.label, label_style);
-    name(pen, margin, x + 2, device, margin.width, false);
-    let (_, rest) = split_top(margin, 1);
-    let (line, rest) = split_top(rest, 1);
-    partition_bar(pen, line, device);
-    legend(pen, rest, device);
-    let (parts, rest) = split_top(split_top(rest, 1).1, mig::lines(device));
-    mig::draw(pen, parts, device);
+    let [label, beside_label] =
+        Layout::horizontal([Constraint::Length(width(&device.label) + 1), Constraint::Fill(1)]).areas(title);
+    screen.render(Span::styled(&device.label, style), label);
+    name(screen, beside_label, device, (false, title.width >= WIDE));
+    memory::bar(screen, bar, device);
+    memory::legend(screen, legend_line, device);
+    mig::draw(screen, parts, device);
     if airy {
-        let (line, _) = split_top(rest, 1);
-        let room = if line.width >= 70 {
-            (line.width / 3).min(history::SECONDS as u16)
-        } else {
-            0
-        };
-        let (left, spark) = split_right(line, room);
-        let (left, _) = split_right(left, if room > 0 { 7 } else { 0 });
-        sensors::line(pen, left, device);
-        if room > 0 && !device.history.seconds.is_empty() {
-            graph::spark(pen, spark, Ink::Allocated, &history::used(device, usize::from(room)));
-            pen.text_end(
-                line,
-                line.width - room - 1,
-                0,
-                &format!("{room} s"),
-                pen.theme.ink(Ink::Dim),
-            );
-        }
+        sensors_and_spark(screen, sensors, device);
     }
 }
 
-fn one_line(pen: &mut Pen<'_>, area: Rect, device: &Device, selected: bool) {
-    let ink = if selected { Ink::Accent } else { Ink::Strong };
-    if selected {
-        pen.cell(area, 0, 0, SELECTED, pen.theme.ink(ink));
+/// What the sensors say on one line, with a spark behind it where there is room for one.
+fn sensors_and_spark(screen: &mut Screen<'_>, line: Rect, device: &Device) {
+    let theme = screen.theme;
+    let [gap, seconds] = match line.width >= 70 {
+        true => [7, (line.width / 3).min(SECONDS as u16)],
+        false => [0, 0],
+    };
+    let [sensors, gap, spark] = Layout::horizontal([
+        Constraint::Fill(1),
+        Constraint::Length(gap),
+        Constraint::Length(seconds),
+    ])
+    .areas(line);
+    screen.render(sensors::line(device, theme, sensors.width), sensors);
+    if seconds > 0 && !device.history.seconds.is_empty() {
+        let used = used_shares(device, seconds.into());
+        let widget = Spark {
+            theme,
+            ink: Ink::Allocated,
+            samples: &used,
+        };
+        screen.render(widget, spark);
+        let axis = Span::styled(format!("{seconds} s"), theme.ink(Ink::Dim));
+        screen.render(Line::from_iter([axis, Span::raw(" ")]).right_aligned(), gap);
     }
-    let x = pen.text(area, 1, 0, &device.label, pen.theme.ink(ink));
-    let (texts, style) = match (device.memory.value(), lost(device)) {
+}
+
+fn one_line(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) {
+    let theme = screen.theme;
+    let (mark, ink) = match selected {
+        true => (SELECTED, Ink::Accent),
+        false => (" ", Ink::Strong),
+    };
+    let label = Line::from_iter([mark, &device.label].map(|text| Span::styled(text, theme.ink(ink))));
+    let before = label.width().try_into().unwrap_or(u16::MAX).min(area.width);
+    screen.render(label, area);
+    let (text, ink) = beside_bar(device, area.width.saturating_sub(before + 2));
+    let after = match width(&text) {
+        0 => 1,
+        wide => wide + 2,
+    };
+    let [_, bar, after] = Layout::horizontal([
+        Constraint::Length(before + 1),
+        Constraint::Fill(1),
+        Constraint::Length(after),
+    ])
+    .areas(area);
+    if !text.is_empty() {
+        let text = Span::styled(text, theme.ink(ink));
+        screen.render(Line::from_iter([text, Span::raw(" ")]).right_aligned(), after);
+    }
+    memory::bar(screen, bar, device);
+}
+
+/// What stands behind the bar of a device that has one line, in the fullest words that leave room for it.
+fn beside_bar(device: &Device, room: u16) -> (String, Ink) {
+    let (texts, ink) = match (device.memory.value(), texts::lost(device)) {
         // The bar's place says why there is no figure.
-        (None, _) => (Default::default(), Style::new()),
-        (_, Some((long, short))) => ([long, short].map(str::to_owned), pen.theme.ink(Ink::Warning)),
+        (None, _) => return (String::new(), Ink::Plain),
+        (_, Some((long, short))) => ([long, short].map(str::to_owned), Ink::Warning),
         _ => (
-            [used_text, used_share].map(|say| say(device).unwrap_or_default()),
-            Style::new(),
+            [texts::used, texts::used_share].map(|say| say(device).unwrap_or_default()),
+            Ink::Plain,
         ),
     };
-    let room = area.width.saturating_sub(x + 2);
     // A bar says more than words that leave it no room.
-    let [long, short] = texts;
-    let texts = [long, short, String::new()];
-    let text = texts.iter().find(|text| width(text) + 8 <= room).unwrap_or(&texts[2]);
-    let end = area.width.saturating_sub(1);
-    let left = if text.is_empty() {
-        end + 1
-    } else {
-        pen.text_end(area, end, 0, text, style)
+    let text = texts.into_iter().find(|text| width(text) + 8 <= room);
+    (text.unwrap_or_default(), ink)
+}
+
+/// The rest of a title: that a device is simulated, what it is called, and how much is used. In a frame's line each has air around it.
+fn name(screen: &mut Screen<'_>, area: Rect, device: &Device, (in_frame, wide): (bool, bool)) {
+    let theme = screen.theme;
+    let (text, style) = match texts::lost(device) {
+        Some((text, _)) => (text.to_owned(), theme.ink(Ink::Warning)),
+        // A frame has a colour that its text does not take on.
+        None => (texts::used(device).unwrap_or_default(), Style::new().fg(Color::Reset)),
     };
-    let line = Rect {
-        x: area.x + x + 1,
-        width: left.saturating_sub(x + 2),
-        ..area
+    let fits = !text.is_empty() && width(&text) + 3 <= area.width;
+    let behind = if in_frame { " " } else { "" };
+    let used = match fits {
+        true => Line::from_iter([Span::raw(" "), Span::styled(text, style), Span::raw(behind)]),
+        false => Line::default(),
     };
-    partition_bar(pen, line, device);
-}
-
-/// Marketing name from column `x`, and what is used up to column `end`.
-fn name(pen: &mut Pen<'_>, area: Rect, x: u16, device: &Device, end: u16, in_frame: bool) {
-    let air = |pen: &mut Pen<'_>, x: u16| {
-        if in_frame {
-            pen.cell(area, x, 0, ' ', Style::new());
-        }
-    };
-    let mut left = end;
-    let (text, style) = match lost(device) {
-        Some((text, _)) => (text.to_owned(), pen.theme.ink(Ink::Warning)),
-        None => (used_text(device).unwrap_or_default(), Style::new()),
-    };
-    if width(&text) + x + 2 <= end && !text.is_empty() {
-        left = pen.text_end(area, end - u16::from(in_frame), 0, &text, style);
-        air(pen, end - 1);
-        air(pen, left - 1);
-        left -= 1;
+    let columns = used.width().try_into().unwrap_or(u16::MAX);
+    let [mut left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(columns)]).areas(area);
+    screen.render(used, right);
+    if device.kind == DeviceKind::Simulated && 1 + badge::LEAST < left.width {
+        let room = left.width - 2;
+        let label = badge::label(screen, left, 1, room).unwrap_or_default();
+        let label = Line::from_iter([Span::raw(" "), label]);
+        let end = label.width() as u16;
+        screen.render(label, left);
+        [_, left] = Layout::horizontal([Constraint::Length(end), Constraint::Fill(1)]).areas(left);
     }
-    let mut x = x;
-    if device.kind == DeviceKind::Simulated && x + badge::LEAST < left {
-        air(pen, x - 1);
-        x = badge::draw(pen, area, x, left - x - 1) + 1;
-    }
-    let room = left.saturating_sub(x + 2);
-    let mut facts = vec![device.name.as_str()];
-    if device.shared_with_host {
-        facts.push("uses the host's memory");
-    }
-    if !device.pci.is_empty() && area.width >= 140 {
-        facts.push(&device.pci);
-    }
-    for fact in facts {
-        if !fact.is_empty() && room > 4 {
-            air(pen, x - 1);
-            x = pen.clipped(area, x, 0, fact, left.saturating_sub(x + 2), pen.theme.ink(Ink::Dim));
-            air(pen, x);
-            x += 2;
-        }
-    }
-}
-
-/// That a device's figures are old, in more words and in one.
-fn lost(device: &Device) -> Option<(&'static str, &'static str)> {
-    match device.state {
-        // Its figures were never known.
-        DeviceState::Lost(_) if device.memory.value().is_none() => Some(("LOST", "LOST")),
-        DeviceState::Lost(_) => Some(("LOST, last known figures", "LOST")),
-        DeviceState::Gone => Some(("gone, last known figures", "gone")),
-        DeviceState::Present => None,
-    }
-}
-
-/// `52.1 of 79.6 GiB used`; `None` where there is no figure.
-fn used_text(device: &Device) -> Option<String> {
-    let memory = device.memory.value()?;
-    let (used, what) = match memory.basis {
-        Basis::Driver => (memory.used(), "used"),
-        Basis::Publishers => (memory.reserved(), "published"),
-    };
-    let total = units::bytes(memory.total);
-    let same_unit = total.ends_with("GiB") && (used == 0 || used >= 1 << 30);
-    let used = if same_unit { gib(used) } else { units::bytes(used) };
-    Some(format!("{used} of {total} {what}"))
-}
-
-/// The share that is used: `66%`.
-fn used_share(device: &Device) -> Option<String> {
-    let memory = device.memory.value().filter(|m| m.total > 0)?;
-    Some(units::percent(memory.used() as f64 / memory.total as f64))
-}
-
-/// Why there is no memory figure.
-fn memory_reason(device: &Device) -> String {
-    match &device.state {
-        DeviceState::Lost(text) => format!("lost: {text}"),
-        _ => reason(&device.memory, "memory").unwrap_or_default(),
-    }
-}
-
-/// Why a reading has no figure; `None` when it has one.
-fn reason<T>(reading: &Reading<T>, what: &str) -> Option<String> {
-    match reading {
-        Reading::Value(_) => None,
-        Reading::Pending => Some(format!("{what}: not asked yet")),
-        Reading::NotSupported => Some(format!("{what}: not supported by driver or card")),
-        Reading::NoPermission => Some(format!("{what}: needs more rights")),
-        Reading::Failed(text) => Some(format!("{what}: {text}")),
-    }
-}
-
-fn parts(memory: &Partition) -> [bar::Part; 5] {
-    [
-        (Ink::Allocated, memory.allocated),
-        (Ink::Cached, memory.cached),
-        (Ink::Other, memory.other),
-        (Ink::Free, memory.free),
-        (Ink::Driver, memory.driver.unwrap_or(0)),
-    ]
-}
-
-fn partition_bar(pen: &mut Pen<'_>, area: Rect, device: &Device) {
-    match device.memory.value() {
-        Some(memory) => bar::stacked(pen, area, &parts(memory)),
-        None => {
-            let known = matches!(device.memory, Reading::NotSupported | Reading::Pending);
-            let style = pen.theme.ink(if known { Ink::Dim } else { Ink::Warning });
-            pen.clipped(area, 0, 0, &memory_reason(device), area.width, style);
-        }
-    }
-}
-
-/// One line with the number of every part, as many as fit. What is left to whoever asks next is the last to leave.
-fn legend(pen: &mut Pen<'_>, area: Rect, device: &Device) {
-    let Some(memory) = device.memory.value() else {
-        return;
-    };
-    let mut entries: Vec<legend::Entry> = vec![(Ink::Allocated, "allocated", memory.allocated, 1)];
-    entries.push((Ink::Cached, "cached", memory.cached, 2));
-    match (memory.basis, memory.driver) {
-        (Basis::Driver, Some(driver)) => {
-            entries.push((Ink::Other, "other", memory.other, 3));
-            entries.push((Ink::Driver, "driver", driver, 4));
-        }
-        // Nobody tells the driver's share apart.
-        (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other, 3)),
-        (Basis::Publishers, _) => {}
-    }
-    entries.push((Ink::Free, memory.basis.rest(), memory.free, 0));
-    // Tenths of a GiB do not tell how a few hundred MiB are divided: 0.2 and 0.3 would be 0.4.
-    let in_gib = memory.total >= 1 << 34 && !(1..1 << 30).contains(&memory.reserved());
-    let text = |bytes| {
-        if in_gib { gib(bytes) } else { units::bytes_short(bytes) }
-    };
-    let unit = if in_gib { " GiB" } else { "" };
-    let x = legend::draw(pen, area, entries, memory.total, (text, unit));
-    if memory.skewed && x + 26 <= area.width {
-        pen.text(area, x, 0, "publishers ahead of driver", pen.theme.ink(Ink::Dim));
+    let room = left.width.saturating_sub(3);
+    let facts = texts::facts(device, room, wide);
+    if room > 4 && !facts.is_empty() {
+        let facts = Span::styled(facts, theme.ink(Ink::Dim));
+        screen.render(Line::from_iter([Span::raw(" "), facts, Span::raw(" ")]), left);
     }
 }

@@ -1,21 +1,25 @@
 //! The process table: as many columns as fit, the least important ones leave first.
 
 mod columns;
+mod heading;
 mod row;
 
 use std::ops::Range;
 
 use gpumem_probe::NvmlState;
 use gpumem_text::units::plural;
-use ratatui::layout::Rect;
-use ratatui::style::Modifier;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Cell, HighlightSpacing, Padding, Paragraph, Row, Table, TableState};
 
-use super::super::Screen;
-use super::super::bar;
-use super::super::pen::{CUT, split_left, split_top, width, wrap};
-use super::super::theme::Ink;
 use super::first_in_view;
-use crate::model::{Column, Device, JOB_OR_COMMAND, Model, Process, Target};
+use crate::model::{Model, Process, Target};
+use crate::view::Screen;
+use crate::view::layout::clip;
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::{MemoryBar, Part};
+use crate::wrap::{width, wrap};
 use columns::{GAP, Shown, fit};
 
 /// Lines the table would like for so many rows: heading, rows, frame.
@@ -45,72 +49,123 @@ fn framed(model: &Model, area: Rect) -> bool {
 }
 
 /// The line that says how many devices did not fit, if there is one, and the table below it.
-pub(super) fn below_note(area: Rect, hidden_devices: usize) -> (Rect, Rect) {
-    split_top(area, u16::from(hidden_devices > 0 && area.height >= 4))
+pub(super) fn below_note(area: Rect, hidden_devices: usize) -> [Rect; 2] {
+    let line = u16::from(hidden_devices > 0 && area.height >= 4);
+    Layout::vertical([Constraint::Length(line), Constraint::Fill(1)]).areas(area)
 }
 
 /// Draws the table, with a line that says how many devices did not fit.
 pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: usize) {
-    let (line, rest) = below_note(area, hidden_devices);
-    if line.is_empty() {
-        return draw(screen, rest);
-    }
+    let [line, rest] = below_note(area, hidden_devices);
     let text = format!(
         "{} more: ← → or a click on a device selects the next",
         plural(hidden_devices as u64, "device")
     );
-    let style = screen.pen.theme.ink(Ink::Dim);
-    screen
-        .pen
-        .clipped(line, 1, 0, &text, line.width.saturating_sub(1), style);
+    let text = clip(&text, line.width.saturating_sub(1));
+    let style = screen.theme.ink(Ink::Dim);
+    screen.render(Line::from_iter([Span::raw(" "), Span::styled(text, style)]), line);
     draw(screen, rest);
 }
 
 /// Draws the table.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
-    let framed = framed(screen.model, area);
+    let (model, theme) = (screen.model, screen.theme);
+    let framed = framed(model, area);
     // What is below the heading.
     let lines = area.height.saturating_sub(if framed { 3 } else { 1 });
-    let in_view = in_view(screen.model, lines);
-    let inside = if framed {
-        let note = note(screen, in_view.clone());
-        let inside = screen.pen.panel(area, "Processes", &note);
-        // The selection reaches from frame to frame.
-        Rect {
-            x: inside.x - 1,
-            width: inside.width + 2,
-            ..inside
-        }
-    } else {
-        area
+    let in_view = in_view(model, lines);
+    let inside = match framed {
+        true => frame(screen, area, &note(model, in_view.clone())),
+        false => area,
     };
-    let (heading, rows) = split_top(inside, 1);
-    let columns = fit(screen, inside.width, framed);
-    let end = draw_heading(screen, heading, &columns);
+    let [heading, rows] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inside);
+    let columns = fit(model, inside.width, framed);
+    let titles = heading::titles(model, &columns);
+    let places = places(heading, &columns);
+    for (&(shown, _), &place) in columns.iter().zip(places.iter()) {
+        if let Shown::Of(column) = shown {
+            screen.hit(place, Target::Column(column));
+        }
+    }
+    let listed: Vec<&Process> = model.listed().skip(in_view.start).take(in_view.len()).collect();
+    let selected = model.selected_row().filter(|row| in_view.contains(row));
+    let mut state = TableState::new().with_selected(selected.map(|row| row - in_view.start));
+    let table = process_table(theme, &columns, &listed)
+        .header(heading::row(model, theme, &columns, &titles))
+        .row_highlight_style(theme.selected());
+    screen.render_stateful(table, inside, &mut state);
     if !framed {
-        draw_in_view(screen, heading, end, in_view.clone());
+        let room = heading
+            .right()
+            .saturating_sub(heading::end(&columns, &titles, &places) + 2);
+        if let Some(text) = rows_in_view(model, in_view.clone(), room) {
+            let text = Span::styled(text, theme.ink(Ink::Dim));
+            screen.render(Line::from_iter([text, Span::raw(" ")]).right_aligned(), heading);
+        }
     }
     screen.hits.page = rows.height;
-    if screen.model.rows.is_empty() {
-        empty(screen, rows);
+    if model.rows.is_empty() {
+        screen.render(nothing(theme, why_no_row(model), rows), rows);
         return;
     }
-    let model = screen.model;
-    let shown = in_view.len();
-    let selected = model.selected_row();
-    let first = in_view.start;
-    screen.hits.first[0] = first;
-    for (i, process) in model.listed().enumerate().skip(first).take(shown) {
-        let (_, line) = split_top(rows, (i - first) as u16);
-        let (line, _) = split_top(line, 1);
-        draw_row(screen, line, &columns, process);
-        if selected == Some(i) {
-            let style = screen.pen.theme.selected();
-            screen.pen.restyle(line, style);
+    screen.hits.first[0] = in_view.start;
+    let bar = columns.iter().position(|c| c.0 == Shown::Bar).map(|i| places[i]);
+    for (process, line) in listed.into_iter().zip(rows.rows()) {
+        // After the selection, so that its colours keep their meaning.
+        if let (Some(Rect { x, width, .. }), Some(parts)) = (bar, bar_parts(model, process)) {
+            let bar = MemoryBar { theme, parts: &parts };
+            screen.render(bar, Rect { x, width, ..line });
         }
-        draw_bar(screen, line, &columns, process);
         screen.hit(line, Target::Process(process.id));
     }
+}
+
+/// Draws a frame and returns the area inside. The selection reaches from side to side: it takes in the air there.
+fn frame(screen: &mut Screen<'_>, area: Rect, note: &str) -> Rect {
+    let inside = screen.panel(area, "Processes", note);
+    Rect {
+        x: inside.x - 1,
+        width: inside.width + 2,
+        ..inside
+    }
+}
+
+/// The widths of columns.
+fn widths(columns: &[(Shown, u16)]) -> impl Iterator<Item = Constraint> {
+    columns.iter().map(|&(_, wide)| Constraint::Length(wide))
+}
+
+/// Where columns stand on a line: as in the table, behind one column of air.
+fn places(line: Rect, columns: &[(Shown, u16)]) -> Vec<Rect> {
+    let mut x = line.x + 1;
+    let place = |&(_, width): &(Shown, u16)| {
+        let place = Rect { x, width, ..line };
+        x += width + GAP;
+        place
+    };
+    columns.iter().map(place).collect()
+}
+
+/// The rows of these processes, with a column of air before the first column.
+fn process_table(theme: Theme, columns: &[(Shown, u16)], listed: &[&Process]) -> Table<'static> {
+    let row = |process: &&Process| {
+        let cells = columns.iter().map(|&column| {
+            let (text, ink) = row::text(process, column, columns);
+            cell(column.0, text, theme.ink(ink))
+        });
+        Row::new(cells)
+    };
+    Table::new(listed.iter().map(row), widths(columns))
+        .column_spacing(GAP)
+        // The selection reaches over the air.
+        .highlight_symbol(" ")
+        .highlight_spacing(HighlightSpacing::Always)
+}
+
+/// Words at the left of a cell, figures at its right.
+fn cell(shown: Shown, text: String, style: Style) -> Cell<'static> {
+    let line = Line::from(Span::styled(text, style));
+    Cell::from(if shown.is_text() { line } else { line.right_aligned() })
 }
 
 /// Which rows so many lines show: the selected one is among them.
@@ -129,17 +184,13 @@ fn some(model: &Model, in_view: Range<usize>) -> Option<String> {
     })
 }
 
-/// The same in a table without a frame, in what its heading leaves from a column on: where that is little, how many lie above and below.
-fn draw_in_view(screen: &mut Screen<'_>, heading: Rect, end: u16, in_view: Range<usize>) {
-    let Some(some) = some(screen.model, in_view.clone()) else {
-        return;
-    };
-    let all = screen.model.rows.len();
+/// The same in so many columns: where those are few, how many rows lie above and below.
+fn rows_in_view(model: &Model, in_view: Range<usize>, room: u16) -> Option<String> {
+    let some = some(model, in_view.clone())?;
+    let all = model.rows.len();
     let beyond = [("↑", in_view.start), ("↓", all - in_view.end)];
     let beyond = beyond.iter().filter(|(_, n)| *n > 0).map(|(to, n)| format!("{to}{n}"));
     let beyond = beyond.collect::<Vec<_>>().join(" ");
-    let room = heading.width.saturating_sub(1);
-    let dim = screen.pen.theme.ink(Ink::Dim);
     // Whoever scrolls sees one form all the way.
     let longest = format!("{all}-{all} of {all}");
     let texts = [
@@ -147,13 +198,12 @@ fn draw_in_view(screen: &mut Screen<'_>, heading: Rect, end: u16, in_view: Range
         (longest, some),
         (beyond.clone(), beyond),
     ];
-    if let Some((_, text)) = texts.iter().find(|(most, _)| end + 1 + width(most) <= room) {
-        screen.pen.text_end(heading, room, 0, text, dim);
-    }
+    let text = texts.into_iter().find(|(most, _)| width(most) <= room);
+    text.map(|(_, text)| text)
 }
 
-fn note(screen: &Screen<'_>, in_view: Range<usize>) -> String {
-    let model = screen.model;
+/// What the frame says beside its title.
+fn note(model: &Model, in_view: Range<usize>) -> String {
     let some = some(model, in_view);
     if !model.ui.filter.text.is_empty() {
         let some = some.map(|some| format!(", {some} shown")).unwrap_or_default();
@@ -170,103 +220,13 @@ fn note(screen: &Screen<'_>, in_view: Range<usize>) -> String {
     }
 }
 
-/// Whether jobs have a column of their own.
-fn has_jobs(columns: &[(Shown, u16)]) -> bool {
-    columns.iter().any(|c| c.0 == Shown::Job)
-}
-
-/// Draws the headings; returns the column after the last of them.
-fn draw_heading(screen: &mut Screen<'_>, area: Rect, columns: &[(Shown, u16)]) -> u16 {
-    let model = screen.model;
-    let jobs_within = !has_jobs(columns) && model.listed().any(|p| !p.job.is_empty());
-    let (mut x, mut end) = (1, 0);
-    for &(shown, wide) in columns {
-        let sorted = shown == Shown::Of(model.order());
-        let style = if sorted {
-            screen.pen.theme.ink(Ink::Accent).add_modifier(Modifier::BOLD)
-        } else {
-            screen.pen.theme.ink(Ink::Dim)
-        };
-        let cell = Rect {
-            x: area.x.saturating_add(x),
-            width: wide.min(area.width.saturating_sub(x)),
-            ..area
-        };
-        let arrow = match (sorted, model.ui.sort.descending) {
-            (false, _) => "",
-            (true, true) => "▾",
-            (true, false) => "▴",
-        };
-        let title = match shown {
-            Shown::Of(Column::Command) if jobs_within && cell.width > width(JOB_OR_COMMAND) => JOB_OR_COMMAND,
-            _ => shown.title(),
-        };
-        let title = format!("{title}{arrow}");
-        if shown.is_text() {
-            end = x.saturating_add(screen.pen.text(cell, 0, 0, &title, style));
-        } else {
-            end = x.saturating_add(wide);
-            screen.pen.text_end(cell, wide, 0, &title, style);
-        }
-        if let Shown::Of(column) = shown {
-            screen.hit(cell, Target::Column(column));
-        }
-        x = x.saturating_add(wide + GAP);
-    }
-    end
-}
-
-fn draw_row(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], process: &Process) {
-    let unsaid = row::unsaid(process, columns);
-    let job_shown = has_jobs(columns);
-    let mut x = 1;
-    for &(shown, wide) in columns {
-        let room = wide.min(line.width.saturating_sub(x));
-        let (_, cell) = split_left(line, x);
-        let (cell, _) = split_left(cell, room);
-        if shown != Shown::Bar {
-            let (mut text, ink) = row::value(process, shown);
-            if shown == Shown::Of(Column::State) {
-                text = row::state_in(process, room);
-            } else if shown == Shown::Of(Column::Command) {
-                text = row::name_in(process, room, job_shown, &unsaid);
-            } else if shown == Shown::Job {
-                text = process.job_in(room.into(), CUT);
-            }
-            let style = screen.pen.theme.ink(ink);
-            if shown.is_text() {
-                screen.pen.clipped(cell, 0, 0, &text, room, style);
-            } else {
-                screen.pen.text_end(cell, room, 0, &text, style);
-            }
-        }
-        x = x.saturating_add(wide + GAP);
-    }
-}
-
-/// The bar of a row; drawn after the selection, so that its colours keep their meaning.
-fn draw_bar(screen: &mut Screen<'_>, line: Rect, columns: &[(Shown, u16)], process: &Process) {
-    let before = columns.iter().take_while(|c| c.0 != Shown::Bar);
-    let x = before.fold(1u16, |x, c| x.saturating_add(c.1 + GAP));
-    if let Some(&(_, wide)) = columns.iter().find(|c| c.0 == Shown::Bar) {
-        let (_, cell) = split_left(line, x);
-        reserved_bar(screen, split_left(cell, wide).0, process);
-    }
-}
-
-/// Allocated and cached (or NVML's figure) as a share of the device.
-fn reserved_bar(screen: &mut Screen<'_>, cell: Rect, process: &Process) {
-    let device: Option<&Device> = screen.model.world().devices.iter().find(|d| d.key == process.id.device);
-    let Some(total) = device
-        .and_then(|d| d.memory.value())
-        .map(|m| m.total)
-        .filter(|&t| t > 0)
-    else {
-        return;
-    };
+/// Allocated and cached (or NVML's figure) as shares of the device; `None` where it is not known.
+fn bar_parts(model: &Model, process: &Process) -> Option<[Part; 4]> {
+    let device = model.world().devices.iter().find(|d| d.key == process.id.device)?;
+    let total = device.memory.value().map(|m| m.total).filter(|&total| total > 0)?;
     if process.figures.is_none() && process.nvml.value().is_none() {
         // Nobody knows how much it has: an empty bar would say that it has nothing.
-        return;
+        return None;
     }
     let (allocated, cached) = process.figures.as_ref().map_or((0, 0), |f| (f.allocated, f.cached));
     let other = process.nvml.value().map_or(0, |n| n.saturating_sub(allocated + cached));
@@ -274,40 +234,71 @@ fn reserved_bar(screen: &mut Screen<'_>, cell: Rect, process: &Process) {
         .saturating_sub(allocated)
         .saturating_sub(cached)
         .saturating_sub(other);
-    let parts = [
+    Some([
         (Ink::Allocated, allocated),
         (Ink::Cached, cached),
         (Ink::Other, other),
         (Ink::Free, free),
-    ];
-    bar::stacked(&mut screen.pen, cell, &parts);
+    ])
 }
 
-/// What to do when there is no row.
-fn empty(screen: &mut Screen<'_>, area: Rect) {
-    let model = screen.model;
-    let text = if !model.ui.filter.text.is_empty() {
-        "No process matches the filter. Esc clears it."
-    } else {
-        match (&model.world().nvml, model.world().devices.is_empty()) {
-            (NvmlState::Starting, true) => "",
-            (NvmlState::Failed { .. }, _) => {
-                "While NVML fails, only programs that publish can be listed, and none does. A program publishes when it \
-                 allocates through gpumem-alloc."
-            }
-            (NvmlState::Ready, _) => {
-                "NVML lists no process, and none publishes. A program publishes when it allocates through gpumem-alloc. \
-                 Try it: key 7 starts a demo."
-            }
-            _ => {
-                "No process publishes now. A program publishes when it allocates through gpumem-alloc. \
-                 Try it: key 7 starts a demo."
-            }
+/// Why there is no row, and what to do.
+fn why_no_row(model: &Model) -> &'static str {
+    if !model.ui.filter.text.is_empty() {
+        return "No process matches the filter. Esc clears it.";
+    }
+    match (&model.world().nvml, model.world().devices.is_empty()) {
+        (NvmlState::Starting, true) => "",
+        (NvmlState::Failed { .. }, _) => {
+            "While NVML fails, only programs that publish can be listed, and none does. A program publishes when it \
+             allocates through gpumem-alloc."
         }
-    };
-    let style = screen.pen.theme.ink(Ink::Dim);
+        (NvmlState::Ready, _) => {
+            "NVML lists no process, and none publishes. A program publishes when it allocates through gpumem-alloc. \
+             Try it: key 7 starts a demo."
+        }
+        _ => {
+            "No process publishes now. A program publishes when it allocates through gpumem-alloc. \
+             Try it: key 7 starts a demo."
+        }
+    }
+}
+
+/// A text in place of rows.
+fn nothing(theme: Theme, text: &str, area: Rect) -> Paragraph<'static> {
+    let lines = wrap(text, area.width.saturating_sub(3).min(90));
+    let lines = lines
+        .into_iter()
+        .map(|l| Line::from(Span::styled(l, theme.ink(Ink::Dim))));
     let top = u16::from(area.height > 3);
-    for (y, line) in wrap(text, area.width.saturating_sub(3).min(90)).iter().enumerate() {
-        screen.pen.text(area, 2, y as u16 + top, line, style);
+    Paragraph::new(Text::from_iter(lines)).block(Block::new().padding(Padding::new(2, 0, top, 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tests::fixture;
+
+    #[test]
+    fn rows_beyond_those_in_view_are_told_in_the_room_there_is() {
+        let mut model = fixture::h100();
+        model.rows = [0, 1, 2, 3].repeat(6);
+        let told = |in_view, room| rows_in_view(&model, in_view, room).unwrap_or_default();
+        assert_eq!(told(2..9, 40), "3-9 of 24 rows");
+        assert_eq!(told(2..9, 13), "3-9 of 24");
+        assert_eq!(told(2..9, 7), "↑2 ↓15");
+        assert_eq!(told(0..9, 7), "↓15");
+        assert_eq!(told(2..9, 3), "");
+        assert_eq!(told(0..24, 40), "", "all are in view");
+    }
+
+    #[test]
+    fn rows_in_view_are_as_many_as_fit_with_the_selected_one() {
+        let mut model = fixture::h100();
+        for lines in 0..6 {
+            assert_eq!(in_view(&model, lines), 0..usize::from(lines.min(4)));
+        }
+        model.ui.process = Some(model.live.processes[3].id);
+        assert_eq!(in_view(&model, 2), 2..4);
     }
 }

@@ -105,7 +105,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
     } else {
         (room, room)
     };
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let groups = crate::model::help();
     let mut keys = lines(&keys(&groups), left, &theme);
     let mut words = lines(WORDS, right, &theme);

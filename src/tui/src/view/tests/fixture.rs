@@ -11,7 +11,8 @@ use gpumem_probe::{NvmlState, Reading};
 use crate::model::*;
 use memory::{block_map, figures, history, partition};
 
-pub(super) use broken::{failing, mig, several, shared};
+pub(in crate::view) use broken::{failing, several};
+pub(super) use broken::{mig, shared};
 pub(in crate::view) use simulated::simulated;
 
 pub(super) const M: u64 = 1 << 20;
@@ -46,7 +47,7 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
 }
 
 /// One H100, a fragmented server, a training run, a process that does not publish.
-pub(super) fn h100() -> Model {
+pub(in crate::view) fn h100() -> Model {
     let server = id(H100, 1);
     let training = id(H100, 2);
     let map = block_map(

@@ -33,7 +33,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, plot: Rect, device: &Dev
             *here = Some(mark.kind);
         }
     }
-    let (theme, columns) = (screen.pen.theme, &gravest[..]);
+    let (theme, columns) = (screen.theme, &gravest[..]);
     screen.render(EventStrip { theme, columns }, area);
     screen.render(FailureLines { theme, columns }, plot);
 }
@@ -78,7 +78,7 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     if area.height < 2 {
         return;
     }
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
     let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
     let present = device.state == DeviceState::Present && !screen.model.paused();

@@ -15,7 +15,7 @@ use crate::wrap::{cut, width};
 
 /// Draws the bands, or says that they are too many to be told apart.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let names = names(device);
     let (bands, marks) = bands(device, window, &names);
     if marks > usize::from(window.columns) / 3 {

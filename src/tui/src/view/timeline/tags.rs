@@ -71,7 +71,7 @@ impl<'a> Stack<'a> {
 
     /// Draws the columns, and at the right edge each layer's number, so that colour never stands alone.
     pub(super) fn draw(&self, screen: &mut Screen<'_>, plot: Rect, top: u64) {
-        let theme = screen.pen.theme;
+        let theme = screen.theme;
         let layers: Vec<Ink> = self.layers.iter().map(|l| l.ink).collect();
         let columns: Vec<_> = self.columns.iter().map(|p| p.map(|p| self.tops(p, top))).collect();
         let (layers, columns) = (&layers[..], &columns[..]);
@@ -174,7 +174,7 @@ fn number(screen: &mut Screen<'_>, plot: Rect, x: u16, ink: Ink, (foot, top): (f
         return;
     }
     let y = ((first + last) / 2.0).floor().clamp(first, last - 1.0);
-    let theme = screen.pen.theme;
+    let theme = screen.theme;
     let style = theme.on(shade(&theme, ink, (height - 1.0 - y) / height));
     let cell = Rect::new(plot.x + x, plot.y + y as u16, 1, 1);
     screen.render(Span::styled(theme.glyph(ink).to_string(), style), cell);

@@ -11,8 +11,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{StatefulWidget, Widget};
 
 use crate::model::{BlockMap, MapLayout, Strip};
-use crate::view::pen::width;
 use crate::view::theme::{Ink, Theme};
+use crate::wrap::width;
 pub(in crate::view) use cells::{LOOKS, Seen, ink_of, sign};
 use gpumem_text::units;
 

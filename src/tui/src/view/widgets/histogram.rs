@@ -8,8 +8,8 @@ use ratatui::widgets::Widget;
 
 use super::bar::SolidBar;
 use crate::model::Histogram;
-use crate::view::pen::width;
 use crate::view::theme::{Ink, Theme};
+use crate::wrap::width;
 use gpumem_text::units::{bytes_short, count_short, round_size};
 
 /// Columns of a size, of the number of blocks of it, and of the air behind them.

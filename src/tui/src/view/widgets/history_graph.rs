@@ -8,8 +8,8 @@ use ratatui::widgets::Widget;
 use super::axis::ceiling;
 use super::graph::StackedGraph;
 use crate::model::{Device, Partition, SECOND};
-use crate::view::pen::width;
 use crate::view::theme::{Ink, Theme};
+use crate::wrap::width;
 use gpumem_text::units;
 
 /// Seconds that are shown, at least.

@@ -3,8 +3,8 @@
 use ratatui::text::{Line, Span};
 
 use super::bar::swatch;
-use crate::view::pen::width;
 use crate::view::theme::{Ink, Theme};
+use crate::wrap::width;
 
 /// A part: its look, its name, its bytes, and when it leaves where there is no room for all (higher leaves sooner, 0 never does).
 pub(in crate::view) type Entry = (Ink, &'static str, u64, u8);

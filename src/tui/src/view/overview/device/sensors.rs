@@ -2,13 +2,16 @@
 
 use gpumem_probe::Reading;
 use gpumem_text::units::rate;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
-use super::super::super::bar;
-use super::super::super::pen::{Pen, split_left, split_top, width};
-use super::super::super::theme::Ink;
 use crate::model::{Device, DeviceKind, DeviceState};
+use crate::view::Screen;
+use crate::view::layout::clip;
+use crate::view::theme::{Ink, Theme};
+use crate::view::widgets::Meter;
+use crate::wrap::width;
 
 /// A figure: its label, its text, and its share of a limit where it has one.
 type Row = (&'static str, String, Option<f64>);
@@ -68,25 +71,23 @@ pub(super) fn has_sensors(device: &Device) -> bool {
     device.kind == DeviceKind::Nvml
 }
 
-/// The sensors on one line, as many as fit.
-pub(super) fn line(pen: &mut Pen<'_>, area: Rect, device: &Device) {
+/// The sensors on one line of so many columns, as many as fit.
+pub(super) fn line(device: &Device, theme: Theme, room: u16) -> Line<'static> {
+    let dim = theme.ink(Ink::Dim);
     if !has_sensors(device) {
-        pen.clipped(area, 0, 0, no_sensors(device), area.width, pen.theme.ink(Ink::Dim));
-        return;
+        return Line::from(Span::styled(clip(no_sensors(device), room), dim));
     }
     let rows = readings(device);
     let mut short = rows.clone();
     short[0].0 = "util";
     // The word in full, unless another figure has to go for it.
-    let rows = match fitting(&short, area.width) > fitting(&rows, area.width) {
+    let mut rows = match fitting(&short, room) > fitting(&rows, room) {
         true => short,
         false => rows,
     };
-    let mut x = 0;
-    for (label, text, _) in &rows[..fitting(&rows, area.width)] {
-        x = pen.text(area, x, 0, label, pen.theme.ink(Ink::Dim));
-        x = pen.text(area, x + 1, 0, text, Style::new()) + 3;
-    }
+    rows.truncate(fitting(&rows, room));
+    let row = |(label, text, _)| [Span::styled(label, dim), Span::raw(format!(" {text}   "))];
+    rows.into_iter().flat_map(row).collect()
 }
 
 /// How many of them fit on a line, with air between them.
@@ -109,42 +110,89 @@ fn no_sensors(device: &Device) -> &'static str {
 /// Column where the figures of the sensor column end.
 const FIGURE_END: u16 = 23;
 
-/// A column of sensors, each with a small meter where it has a limit.
-pub(super) fn column(pen: &mut Pen<'_>, area: Rect, device: &Device) {
-    let dim = pen.theme.ink(Ink::Dim);
-    let mut rows = readings(device);
-    if usize::from(area.height) < rows.len() {
-        // Both directions of the link share a line when lines are few.
-        if let (Some(down), Some(up)) = (rows.pop(), rows.pop()) {
-            let told = device.sensors.pcie_rx.value().is_some();
-            let text = match up.1 == down.1 && !told {
-                // One reason for both is said once.
-                true => up.1,
-                false => format!("H>D {}  D>H {}", up.1, down.1),
+/// Draws a column of sensors, each with a small meter where it has a limit.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device) {
+    for (row, line) in rows(device, area.height).iter().zip(area.rows()) {
+        screen.render(row_line(row, screen.theme, line.width), line);
+        if let (.., Some(share)) = row {
+            let [_, meter] = Layout::horizontal([Constraint::Length(FIGURE_END + 2), Constraint::Fill(1)]).areas(line);
+            let widget = Meter {
+                theme: screen.theme,
+                ink: Ink::Accent,
+                share: *share,
             };
-            rows.push(("PCIe", text, None));
+            screen.render(widget, meter);
         }
     }
-    for (y, (label, text, share)) in rows.into_iter().enumerate() {
-        let y = y as u16;
-        pen.text(area, 0, y, label, dim);
-        match share {
-            Some(share) => {
-                pen.text_end(area, FIGURE_END, y, &text, Style::new());
-                let (_, meter) = split_left(split_top(area, y).1, FIGURE_END + 2);
-                bar::meter(pen, split_top(meter, 1).0, Ink::Accent, share);
-            }
-            // A reason is longer than a figure: it may use the room of the meter.
-            None if width(&text) + 12 > FIGURE_END => {
-                let x = area
-                    .width
-                    .saturating_sub(width(&text))
-                    .clamp(width(label) + 1, 12.max(width(label) + 1));
-                pen.clipped(area, x, y, &text, area.width, dim);
-            }
-            None => {
-                pen.text_end(area, FIGURE_END, y, &text, Style::new());
-            }
-        }
+}
+
+/// The sensors in at most so many lines: both directions of the link share one when lines are few.
+fn rows(device: &Device, lines: u16) -> Vec<Row> {
+    let mut rows = readings(device);
+    if usize::from(lines) < rows.len()
+        && let (Some(down), Some(up)) = (rows.pop(), rows.pop())
+    {
+        let told = device.sensors.pcie_rx.value().is_some();
+        let text = match up.1 == down.1 && !told {
+            // One reason for both is said once.
+            true => up.1,
+            false => format!("H>D {}  D>H {}", up.1, down.1),
+        };
+        rows.push(("PCIe", text, None));
+    }
+    rows
+}
+
+/// A label with its figure at the right of a column, or with the reason why there is none, in so many columns.
+fn row_line((label, text, share): &Row, theme: Theme, room: u16) -> Line<'static> {
+    let dim = theme.ink(Ink::Dim);
+    let (before, wide) = (width(label), width(text));
+    // A reason is longer than a figure: it may use the room of the meter.
+    let is_reason = share.is_none() && wide + 12 > FIGURE_END;
+    let (start, style) = match is_reason {
+        true => (room.saturating_sub(wide).clamp(before + 1, 12.max(before + 1)), dim),
+        false => (FIGURE_END.saturating_sub(wide), Style::new()),
+    };
+    let air = " ".repeat(start.saturating_sub(before).into());
+    let text = clip(text, room.saturating_sub(start));
+    Line::from_iter([Span::styled(*label, dim), Span::raw(air), Span::styled(text, style)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tests::fixture;
+
+    fn told(lines: &[Line<'_>]) -> Vec<String> {
+        lines.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_line_has_whole_figures_only() {
+        let device = fixture::h100().live.devices.remove(0);
+        let told = |room| line(&device, Theme::default(), room).to_string().trim_end().to_owned();
+        assert_eq!(told(7), "");
+        assert_eq!(told(8), "util 97%");
+        assert_eq!(told(18), "utilization 97%");
+        assert_eq!(told(35), "utilization 97%   memory bus 61%");
+    }
+
+    #[test]
+    fn figures_end_in_one_column_and_reasons_are_not_cut() {
+        let device = fixture::several().live.devices.remove(2);
+        let lines: Vec<_> = rows(&device, 5)
+            .iter()
+            .map(|row| row_line(row, Theme::default(), 36))
+            .collect();
+        assert_eq!(
+            told(&lines),
+            [
+                "utilization          3%",
+                "memory bus  not supported",
+                "power               4 W",
+                "temperature       41 °C",
+                "PCIe H>D needs more rights  D>H fai…",
+            ]
+        );
     }
 }

@@ -3,11 +3,24 @@
 use gpumem_probe::Reading;
 use gpumem_text::units;
 
-use super::super::super::pen::{CUT, width};
-use super::super::super::theme::Ink;
-use super::columns::Shown;
+use super::columns::{Shown, has_jobs};
 use crate::model::{Column, Figures, Process, ProcessState, SECOND};
+use crate::view::layout::CUT;
+use crate::view::theme::Ink;
 use crate::words;
+use crate::wrap::width;
+
+/// What one process shows in one of a table's columns, in at most as many columns of the terminal as that has.
+pub(super) fn text(process: &Process, (shown, room): (Shown, u16), columns: &[(Shown, u16)]) -> (String, Ink) {
+    let (text, ink) = value(process, shown);
+    let text = match shown {
+        Shown::Of(Column::State) => state_in(process, room),
+        Shown::Of(Column::Command) => name_in(process, room, has_jobs(columns), &unsaid(process, columns)),
+        Shown::Job => process.job_in(room.into(), CUT),
+        _ => text,
+    };
+    (shown.fitted(text, room), ink)
+}
 
 /// What one process shows in one column. `-` is "it does not say"; the STATE column says why.
 pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
@@ -133,7 +146,7 @@ pub(super) fn state_in(process: &Process, room: u16) -> String {
 }
 
 /// What is said before the name of a process where no column says it: beside real ones, that it is simulated; that it ended or stands still.
-pub(super) fn unsaid(process: &Process, columns: &[(Shown, u16)]) -> String {
+fn unsaid(process: &Process, columns: &[(Shown, u16)]) -> String {
     let has = |wanted: Shown| columns.iter().any(|&(shown, _)| shown == wanted);
     if has(Shown::Of(Column::State)) {
         return String::new();
@@ -178,9 +191,9 @@ fn reading(reading: &Reading<u64>) -> (String, Ink) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::super::super::tests::fixture;
     use super::*;
     use crate::model::Ended;
+    use crate::view::tests::fixture;
 
     #[test]
     fn a_state_is_said_in_the_words_that_fit() {

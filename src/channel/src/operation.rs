@@ -1,7 +1,7 @@
 //! The one thing that has to be published fast.
 
-use crate::codec::{SPLIT, SPLIT_IN_LARGE};
 use crate::facts::Facts;
+use crate::format::flags::{SPLIT, SPLIT_IN_LARGE};
 use crate::record::{Block, BlockState, EventKind, PoolId};
 
 /// A request that hit the cache, or a block that came back to it, without any change of structure. Not for a block that waits for the
@@ -20,6 +20,15 @@ pub struct Operation<'a, F = Block> {
     pub next: Option<u32>,
     /// Whether it is an inactive split while it is free.
     pub split: Split,
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Whether the table has a slot for its block.
+    pub stored: bool,
+    /// Whether the device's figures must be published now, with all that changed since they were. Otherwise its event tells them.
+    pub figures_due: bool,
 }
 
 /// The pool that counts a block as an inactive split while it is free, if one does: as it is stored.

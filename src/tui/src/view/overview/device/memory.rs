@@ -1,0 +1,88 @@
+//! How a device's memory is divided: a bar of its parts, and their figures.
+
+use gpumem_probe::Reading;
+use gpumem_text::units::{self, gib};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Span;
+
+use super::texts;
+use crate::model::{Basis, Device, Partition};
+use crate::view::Screen;
+use crate::view::layout::clip;
+use crate::view::theme::Ink;
+use crate::view::widgets::{Entry, Legend, MemoryBar, Part};
+use crate::wrap::width;
+
+fn parts(memory: &Partition) -> [Part; 5] {
+    [
+        (Ink::Allocated, memory.allocated),
+        (Ink::Cached, memory.cached),
+        (Ink::Other, memory.other),
+        (Ink::Free, memory.free),
+        (Ink::Driver, memory.driver.unwrap_or(0)),
+    ]
+}
+
+/// A bar of the parts, or why there is none.
+pub(super) fn bar(screen: &mut Screen<'_>, area: Rect, device: &Device) {
+    match device.memory.value() {
+        Some(memory) => {
+            let theme = screen.theme;
+            let parts = parts(memory);
+            screen.render(MemoryBar { theme, parts: &parts }, area);
+        }
+        None => {
+            let known = matches!(device.memory, Reading::NotSupported | Reading::Pending);
+            let style = screen.theme.ink(if known { Ink::Dim } else { Ink::Warning });
+            let why = clip(&texts::no_memory(device), area.width);
+            screen.render(Span::styled(why, style), area);
+        }
+    }
+}
+
+/// One line with the number of every part, as many as fit.
+pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
+    let Some(memory) = device.memory.value() else {
+        return;
+    };
+    // Tenths of a GiB do not tell how a few hundred MiB are divided: 0.2 and 0.3 would be 0.4.
+    let in_gib = memory.total >= 1 << 34 && !(1..1 << 30).contains(&memory.reserved());
+    let text = |bytes| {
+        if in_gib { gib(bytes) } else { units::bytes_short(bytes) }
+    };
+    let unit = if in_gib { " GiB" } else { "" };
+    let legend = Legend {
+        theme: screen.theme,
+        entries: entries(memory),
+        total: memory.total,
+        text,
+        unit,
+    };
+    let line = legend.line(area.width);
+    let end = line.width() as u16;
+    screen.render(line, area);
+    let skewed = "publishers ahead of driver";
+    if memory.skewed && end + width(skewed) <= area.width {
+        let [_, rest] = Layout::horizontal([Constraint::Length(end), Constraint::Fill(1)]).areas(area);
+        screen.render(Span::styled(skewed, screen.theme.ink(Ink::Dim)), rest);
+    }
+}
+
+/// The parts of a legend. What is left to whoever asks next is the last to leave.
+fn entries(memory: &Partition) -> Vec<Entry> {
+    let mut entries = vec![
+        (Ink::Allocated, "allocated", memory.allocated, 1),
+        (Ink::Cached, "cached", memory.cached, 2),
+    ];
+    match (memory.basis, memory.driver) {
+        (Basis::Driver, Some(driver)) => {
+            entries.push((Ink::Other, "other", memory.other, 3));
+            entries.push((Ink::Driver, "driver", driver, 4));
+        }
+        // Nobody tells the driver's share apart.
+        (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other, 3)),
+        (Basis::Publishers, _) => {}
+    }
+    entries.push((Ink::Free, memory.basis.rest(), memory.free, 0));
+    entries
+}

@@ -1,0 +1,101 @@
+//! What is said of a device in words.
+
+use gpumem_probe::Reading;
+
+use crate::model::{Basis, Device, DeviceState};
+use crate::view::layout::clip;
+use crate::wrap::width;
+use gpumem_text::units::{self, gib};
+
+/// What is known of a device besides its memory, in at most so many columns. Only wide screens have its address.
+pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
+    let host = device.shared_with_host.then_some("uses the host's memory");
+    let address = wide.then_some(device.pci.as_str());
+    let facts = [Some(device.name.as_str()), host, address];
+    let mut text = String::new();
+    for fact in facts.into_iter().flatten().filter(|fact| !fact.is_empty()) {
+        let air = if text.is_empty() { "" } else { "  " };
+        let left = room.saturating_sub(width(&text) + width(air));
+        if left == 0 {
+            break;
+        }
+        text = format!("{text}{air}{}", clip(fact, left));
+    }
+    text
+}
+
+/// That a device's figures are old, in more words and in one.
+pub(super) fn lost(device: &Device) -> Option<(&'static str, &'static str)> {
+    match device.state {
+        // Its figures were never known.
+        DeviceState::Lost(_) if device.memory.value().is_none() => Some(("LOST", "LOST")),
+        DeviceState::Lost(_) => Some(("LOST, last known figures", "LOST")),
+        DeviceState::Gone => Some(("gone, last known figures", "gone")),
+        DeviceState::Present => None,
+    }
+}
+
+/// `52.1 of 79.6 GiB used`; `None` where there is no figure.
+pub(super) fn used(device: &Device) -> Option<String> {
+    let memory = device.memory.value()?;
+    let (used, what) = match memory.basis {
+        Basis::Driver => (memory.used(), "used"),
+        Basis::Publishers => (memory.reserved(), "published"),
+    };
+    let total = units::bytes(memory.total);
+    let same_unit = total.ends_with("GiB") && (used == 0 || used >= 1 << 30);
+    let used = if same_unit { gib(used) } else { units::bytes(used) };
+    Some(format!("{used} of {total} {what}"))
+}
+
+/// The share that is used: `66%`.
+pub(super) fn used_share(device: &Device) -> Option<String> {
+    let memory = device.memory.value().filter(|m| m.total > 0)?;
+    Some(units::percent(memory.used() as f64 / memory.total as f64))
+}
+
+/// Why there is no memory figure.
+pub(super) fn no_memory(device: &Device) -> String {
+    match &device.state {
+        DeviceState::Lost(text) => format!("lost: {text}"),
+        _ => reason(&device.memory, "memory").unwrap_or_default(),
+    }
+}
+
+/// Why a reading has no figure; `None` when it has one.
+pub(super) fn reason<T>(reading: &Reading<T>, what: &str) -> Option<String> {
+    match reading {
+        Reading::Value(_) => None,
+        Reading::Pending => Some(format!("{what}: not asked yet")),
+        Reading::NotSupported => Some(format!("{what}: not supported by driver or card")),
+        Reading::NoPermission => Some(format!("{what}: needs more rights")),
+        Reading::Failed(text) => Some(format!("{what}: {text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tests::fixture;
+
+    #[test]
+    fn facts_that_do_not_fit_are_cut_or_left_out() {
+        let mut device = fixture::h100().live.devices.remove(0);
+        device.name = "NVIDIA GB10".into();
+        device.shared_with_host = true;
+        let cases = [
+            (0, ""),
+            (1, "…"),
+            (10, "NVIDIA GB…"),
+            (11, "NVIDIA GB10"),
+            (13, "NVIDIA GB10"),
+            (20, "NVIDIA GB10  uses t…"),
+            (99, "NVIDIA GB10  uses the host's memory"),
+        ];
+        for (room, text) in cases {
+            assert_eq!(facts(&device, room, false), text);
+        }
+        let address = "NVIDIA GB10  uses the host's memory  00000000:4E:00.0";
+        assert_eq!(facts(&device, 99, true), address);
+    }
+}

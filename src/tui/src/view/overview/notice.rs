@@ -1,0 +1,130 @@
+//! What is wrong with the sources, above everything else.
+
+use gpumem_probe::NvmlState;
+use ratatui::text::{Line, Span};
+
+use crate::model::{Demo, DemoPhase, Model, Only};
+use crate::view::theme::{Ink, Theme};
+use crate::words;
+use crate::wrap::wrap;
+
+/// What is wrong, and what can be done about it.
+struct Notice {
+    /// A warning has a mark.
+    ink: Ink,
+    what: String,
+    /// Empty where there is nothing to do.
+    hint: String,
+}
+
+/// The notice in lines of so many columns, with a line of air below it; none where nothing is wrong.
+pub(super) fn lines(model: &Model, theme: Theme, width: u16) -> Vec<Line<'static>> {
+    let Some(Notice { ink, what, hint }) = Notice::of(model) else {
+        return Vec::new();
+    };
+    let room = width.saturating_sub(4);
+    let what = wrap(&what, room).into_iter().map(|line| (line, Ink::Strong));
+    let hint = wrap(&hint, room).into_iter().map(|line| (line, Ink::Dim));
+    let lines = what.chain(hint).chain([(String::new(), Ink::Plain)]).enumerate();
+    let line = |(i, (text, look))| {
+        let mark = match ink {
+            Ink::Warning if i == 0 => Span::styled(theme.glyph(ink).to_string(), theme.ink(ink)),
+            _ => Span::raw(" "),
+        };
+        Line::from_iter([
+            Span::raw(" "),
+            mark,
+            Span::raw(" "),
+            Span::styled(text, theme.ink(look)),
+        ])
+    };
+    lines.map(line).collect()
+}
+
+impl Notice {
+    fn new(ink: Ink, what: impl Into<String>, hint: impl Into<String>) -> Notice {
+        let (what, hint) = (what.into(), hint.into());
+        Notice { ink, what, hint }
+    }
+
+    fn of(model: &Model) -> Option<Notice> {
+        let none = model.world().devices.is_empty();
+        Some(match &model.world().nvml {
+            NvmlState::Failed { error, hint } => {
+                Notice::new(Ink::Warning, format!("NVML fails: {error}"), words::sentence(hint))
+            }
+            NvmlState::Starting if none && model.setup.only == Some(Only::Simulated) => nothing_simulated(model),
+            NvmlState::Starting if none => Notice::new(Ink::Dim, "Asking the driver ...", ""),
+            NvmlState::Missing if none => {
+                let what = match &model.setup.nvml {
+                    Some(file) => format!("GPUMEM_NVML names {file}, which is not on this machine."),
+                    None => "No NVIDIA driver on this machine (libnvidia-ml.so.1 is not installed).".to_owned(),
+                };
+                Notice::new(Ink::Warning, what, without_driver(model))
+            }
+            NvmlState::Ready if none => Notice::new(
+                Ink::Plain,
+                "The driver answers and lists no GPU.",
+                "In a container, ask for one (docker run --gpus all). gpumem-tui doctor looks further.",
+            ),
+            _ => return None,
+        })
+    }
+}
+
+/// What can be seen without a driver, or what is in the way of it.
+fn without_driver(model: &Model) -> String {
+    match model.demo.as_ref().and_then(|demo| demo.unpublished.as_ref()) {
+        Some(why) => {
+            format!("What runs on a simulated device here cannot be seen: {why}. gpumem-tui doctor looks further.")
+        }
+        None => "gpumem-tui demo train --device sim shows everything on a simulated device; gpumem-tui doctor says what is missing."
+            .to_owned(),
+    }
+}
+
+/// Why there is no simulated device where nothing else was asked for. A demo whose channel cannot be made simulates for itself.
+fn nothing_simulated(model: &Model) -> Notice {
+    match &model.demo {
+        Some(demo) if let Some(why) = &demo.unpublished => Notice::new(
+            Ink::Warning,
+            "The simulated training run does not publish: nothing of it can be seen.",
+            format!("{why}. gpumem-tui doctor looks further."),
+        ),
+        Some(Demo {
+            phase: DemoPhase::Failed(why),
+            ..
+        }) => Notice::new(Ink::Warning, "The simulated training run failed.", why),
+        Some(demo) if demo.running() => Notice::new(Ink::Dim, "Starting a simulated training run ...", ""),
+        _ => Notice::new(Ink::Dim, "Nothing is simulated now.", "Key 7 starts a demo."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tests::fixture;
+
+    #[test]
+    fn a_failure_has_a_mark_and_what_to_do() {
+        let told = |width| -> Vec<String> {
+            let lines = lines(&fixture::failing(), Theme::default(), width);
+            lines.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(told(200)[0], " ▲ NVML fails: Driver/library version mismatch");
+        assert!(told(200)[1].starts_with("   The driver was updated"));
+        assert_eq!(told(200)[2..], ["   "]);
+        for width in 4..60 {
+            let told = told(width);
+            assert!(
+                told.iter().all(|line| crate::wrap::width(line) <= width.max(3)),
+                "{told:?}"
+            );
+            assert_eq!(
+                told.last().map(String::as_str),
+                Some(if width == 4 { " ▲ " } else { "   " })
+            );
+        }
+        assert!(lines(&fixture::h100(), Theme::default(), 80).is_empty());
+    }
+}
