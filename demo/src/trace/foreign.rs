@@ -182,3 +182,57 @@ fn near(text: &[u8], word: &[u8]) -> bool {
     let text = &text[..text.len().min(NEAR)];
     text.windows(word.len()).any(|found| found == word)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is(head: &[u8]) -> String {
+        named(head).map_or_else(String::new, |problem| problem.to_string())
+    }
+
+    /// Those of which there is no file among the cases.
+    #[test]
+    fn files_are_known_by_how_they_begin() {
+        for (head, expected) in [
+            (&b"PK\x03\x04\x14\0notes.txt"[..], "is a zip archive: "),
+            (
+                b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M",
+                "is what torch.save wrote before PyTorch 1.6: ",
+            ),
+            (b"7z\xbc\xaf\x27\x1c", "is a 7z archive: "),
+            (b"SQLite format 3\0", "is an SQLite database"),
+            (b"PAR1\x15", "is a Parquet file: "),
+            (b"\x89PNG\r\n", "is a picture: "),
+            (b"%PDF-1.7", "is a PDF document: "),
+            (b"\x7fELF\x02", "is a program or a library: "),
+            (b"\0\0\0", "is of zeros: "),
+            (b"<html><body>Sign in", "is an HTML page: a download"),
+            (b"\xef\xbb\xbf\n<?xml version='1.0'?>", "is XML: "),
+            (b"[{\"name\": \"x\", \"ph\": \"X\"}", "is a Chrome trace"),
+            (b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", "is a Chrome trace"),
+        ] {
+            assert!(is(head).starts_with(expected), "{head:?}: {}", is(head));
+        }
+    }
+
+    /// What stands first says what it is, whatever words follow.
+    #[test]
+    fn traces_are_not_taken_for_other_files() {
+        for head in [
+            &b"{\"segments\": [], \"x\": \"\\\"traceEvents\\\"\"}"[..],
+            b"{\"device_traces\": [[]], \"traceEvents\": 1}",
+            b"[{\"device\": 0, \"blocks\": [{\"ph\": 1}]}]",
+            b"{\"x\": 1}",
+            b"[]",
+            b"[1",
+            b"{",
+            b"",
+            b"Thread,Time,Action,Pointer,Size,Stream",
+            b"op,id,bytes,stream",
+            b"\x80\x04}",
+        ] {
+            assert_eq!(is(head), "", "{head:?}");
+        }
+    }
+}

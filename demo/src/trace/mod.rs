@@ -34,6 +34,9 @@ mod pytorch_tests;
 mod rmm;
 #[cfg(test)]
 mod rmm_tests;
+mod rows;
+#[cfg(test)]
+mod rows_tests;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -47,21 +50,16 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use gpumem_snapshot::{Limits, Snapshot};
 
-use builder::Builder;
 pub use error::{Problem, TraceError};
-use fields::{Fields, SEPARATORS};
-use lines::{Lines, Row};
 pub use odd::Odd;
 use packed::Counted;
+use rows::rows;
 
 /// What stdin is called among files.
 pub const STDIN: &str = "/dev/stdin";
 
 /// Bytes by which a file is known, and of what gzip makes of them.
 const HEAD: u64 = 1 << 16;
-
-/// Most lines before the header of a log.
-const MOST_BEFORE: u64 = 1000;
 
 /// One operation of a program. Blocks are known by *slot*: a number that is reused once its block is freed, so that slots are few
 /// and whoever replays can keep its blocks in an array.
@@ -225,133 +223,6 @@ fn snapshot(from: impl Read) -> Result<Trace, Problem> {
     let (snapshot, damage) = Snapshot::from_damaged(&bytes)?;
     drop(bytes);
     pytorch::trace(&snapshot, damage)
-}
-
-/// How the rows of a file are written.
-enum Layout {
-    Ours(csv::Columns),
-    Rmm(rmm::Columns),
-}
-
-impl Layout {
-    /// As its header tells, or its first row; with what separates fields.
-    fn of(header: Row<'_>) -> Option<(Layout, u8)> {
-        SEPARATORS.into_iter().find_map(|separator| {
-            let fields = Fields::of(header, separator);
-            let ours = csv::Columns::of(&fields).map(Layout::Ours);
-            let layout = ours.or_else(|| rmm::Columns::of(&fields).map(Layout::Rmm));
-            Some((layout?, separator))
-        })
-    }
-
-    fn format(&self) -> Format {
-        match self {
-            Layout::Ours(_) => Format::Csv,
-            Layout::Rmm(_) => Format::RmmLog,
-        }
-    }
-
-    /// Reads a row. What is odd about one that is taken all the same is in the answer.
-    fn row(&mut self, builder: &mut Builder, row: Row<'_>, separator: u8) -> Result<Option<Problem>, Problem> {
-        row.check_length()?;
-        let fields = Fields::of(row, separator);
-        match self {
-            Layout::Ours(columns) => columns.row(builder, &fields).map(|()| None),
-            Layout::Rmm(columns) => columns.row(builder, &fields),
-        }
-    }
-}
-
-/// Reads the formats that have lines. `packed`: the bytes read so far of a file that is unpacked here.
-fn rows(from: &mut dyn Read, packed: Option<&Cell<u64>>) -> Result<Trace, Problem> {
-    let mut lines = Lines::new(from, packed);
-    let Some(first) = lines.next()? else {
-        return Err(Problem::Empty);
-    };
-    let (mut builder, mut odd) = (Builder::default(), Odd::default());
-    let (mut all, mut lines_before, mut first_odd, mut first_cut) = (0, 0, None, None);
-    let (mut layout, separator, header) = if let Some((layout, separator)) = Layout::of(first) {
-        (layout, separator, first.text().to_vec())
-    } else if let Some(columns) = rmm::Columns::of_row(&Fields::of(first, b',')) {
-        let mut layout = Layout::Rmm(columns);
-        layout.row(&mut builder, first, b',')?;
-        (odd.headerless, all) = (true, 1);
-        (layout, b',', rmm::HEADER.into())
-    } else {
-        let problem = unknown(&first);
-        let found = if matches!(problem, Problem::At { .. }) {
-            header_within(&mut lines)?
-        } else {
-            None
-        };
-        let Some((layout, separator, header, before)) = found else {
-            return Err(problem);
-        };
-        odd.row(&problem.to_string());
-        (odd.rows, lines_before, first_odd) = (before, before, Some(problem));
-        (layout, separator, header)
-    };
-    while let Some(row) = lines.next()? {
-        if row.text().strip_prefix(lines::MARK).unwrap_or(row.text()) == header {
-            builder
-                .next_log()
-                .map_err(|wrong| wrong.at(&row, [1; 3], "the log before"))?;
-            odd.more_logs += 1;
-            continue;
-        }
-        all += 1;
-        match layout.row(&mut builder, row, separator) {
-            Ok(None) => {}
-            Ok(Some(size)) => odd.size(&size.to_string()),
-            // Programs that are killed leave a part of their last line.
-            Err(problem @ Problem::At { .. }) if row.is_open() => {
-                odd.cut = Some(format!("it ends within line {}", row.line()));
-                first_cut = Some(problem);
-            }
-            Err(problem @ Problem::At { .. }) => {
-                odd.row(&problem.to_string());
-                first_odd.get_or_insert(problem);
-            }
-            Err(problem) => return Err(problem),
-        }
-    }
-    if let Some(line) = lines.cut_after() {
-        odd.cut = Some(format!("the compressed data ends early, after line {line}"));
-    }
-    let trace = builder.finish(layout.format());
-    let means_nothing = trace.ops.is_empty() || (odd.rows - lines_before) * 2 > all;
-    match first_odd.or(first_cut) {
-        Some(problem) if means_nothing && odd.rows <= 1 => Err(problem),
-        Some(_) if means_nothing => Err(Problem::Odd {
-            first: odd.first,
-            odd: odd.rows,
-            all,
-            rows: true,
-        }),
-        _ => Ok(Trace { odd, ..trace }),
-    }
-}
-
-/// The header of a log that is printed between other lines: how its rows are written, and how many lines are before it.
-fn header_within(lines: &mut Lines<'_>) -> Result<Option<(Layout, u8, Vec<u8>, u64)>, Problem> {
-    for before in 1..MOST_BEFORE {
-        let Some(row) = lines.next()? else { break };
-        if let Some((layout, separator)) = Layout::of(row) {
-            return Ok(Some((layout, separator, row.text().to_vec(), before)));
-        }
-    }
-    Ok(None)
-}
-
-/// That a file is nothing that is known, by its first line.
-fn unknown(first: &Row<'_>) -> Problem {
-    let text = first.text();
-    // The first bytes of a line that is cut may end within a character.
-    let whole = str::from_utf8(text).map_or_else(|error| error.error_len().is_none(), |_| true);
-    match whole && !text.contains(&0) {
-        true => first.unexpected(1, &headers(), text),
-        false => Problem::Binary,
-    }
 }
 
 /// What a file begins with.
