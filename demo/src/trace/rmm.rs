@@ -134,12 +134,14 @@ impl Columns {
 
     /// A stream's number: its handle, or one of the thread's own.
     fn stream(&self, fields: &Fields<'_>, field: &Field<'_>) -> Result<u64, Problem> {
-        let name = field.text.to_ascii_lowercase();
-        let handle = match name.strip_prefix(b"cuda_stream_").unwrap_or(&name) {
-            b"(nil)" | b"default" | b"legacy" => 0,
-            b"per_thread" | b"per-thread" => PER_THREAD,
-            _ => fields.hexadecimal(field, STREAM)?,
-        };
+        let handle = fields.hexadecimal(field, STREAM).or_else(|error| {
+            let name = field.text.to_ascii_lowercase();
+            match name.strip_prefix(b"cuda_stream_").unwrap_or(&name) {
+                b"(nil)" | b"default" | b"legacy" => Ok(0),
+                b"per_thread" | b"per-thread" => Ok(PER_THREAD),
+                _ => Err(error),
+            }
+        })?;
         match handle {
             LEGACY => Ok(0),
             PER_THREAD => {
