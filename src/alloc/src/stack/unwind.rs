@@ -65,8 +65,8 @@ fn unwind_by_library(addresses: &mut [u64; MOST]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Symbols;
     use super::*;
+    use crate::stack::Symbols;
 
     #[inline(never)]
     fn deep(n: u32) -> Stack {

@@ -1,8 +1,8 @@
 //! Free memory as a monitor looks at it: no request is served from two pools, nor from a pool that is another's.
 
-use super::super::Heap;
 use super::COMMON;
 use crate::free::FreeBlocks;
+use crate::heap::Heap;
 
 /// Free memory, but for that of private pools: nothing gives it back or moves it while they live.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,9 @@
 //! Where the blocks of a pool are, and places that are taken again: what a program restores a pool by.
 
-use super::super::allocate::Request;
-use super::super::block::some;
-use super::super::{Grant, Heap};
 use crate::error::Error;
+use crate::heap::allocate::Request;
+use crate::heap::block::some;
+use crate::heap::{Grant, Heap};
 use crate::pool::PoolBlock;
 use crate::size::{MIN_BLOCK, pool_of};
 use crate::tag::Tag;

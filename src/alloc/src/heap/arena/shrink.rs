@@ -2,13 +2,13 @@
 
 use gpumem_channel::SegmentKind;
 
-use super::super::Heap;
-use super::super::allocate::Request;
-use super::super::ask::probe;
-use super::super::release::going::Going;
-use super::super::turn::access::{Access, give_back, settle};
 use super::{Arena, COMMON, MAX_POOLS};
 use crate::error::{DeviceError, Error};
+use crate::heap::Heap;
+use crate::heap::allocate::Request;
+use crate::heap::ask::probe;
+use crate::heap::release::going::Going;
+use crate::heap::turn::access::{Access, give_back, settle};
 
 /// Waits for the device and gives a pool's free segments back. Nothing of a private one.
 pub(crate) fn release_pool(on: &mut impl Access, arena: u16) -> Result<u64, Error> {

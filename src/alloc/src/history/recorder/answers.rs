@@ -2,11 +2,11 @@
 
 use gpumem_channel::StringId;
 
-use super::super::HistoryFigures;
-use super::super::entry::Entry;
-use super::super::owners::{Grown, Owned};
 use super::{Held, Peak, Recorder};
 use crate::heap::Past;
+use crate::history::HistoryFigures;
+use crate::history::entry::Entry;
+use crate::history::owners::{Grown, Owned};
 use crate::stack::{self, Stack};
 
 impl Recorder {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// From its lowest address to where it began; `None` where the system does not say. For a program's first thread this reads a file.
-pub(in super::super) fn own() -> Option<Range<u64>> {
+pub(in crate::stack) fn own() -> Option<Range<u64>> {
     let mut attributes = std::mem::MaybeUninit::uninit();
     let (mut start, mut size) = (std::ptr::null_mut(), 0);
     // SAFETY: fills them in, and they are given back.
@@ -21,7 +21,7 @@ pub(in super::super) fn own() -> Option<Range<u64>> {
 }
 
 /// What is left of it, in a thread whose stack this is: 0 in another one, and on a stack that is not the thread's.
-pub(in super::super) fn left(own: &Range<u64>) -> u64 {
+pub(in crate::stack) fn left(own: &Range<u64>) -> u64 {
     let here = std::ptr::from_ref(&own).addr() as u64;
     if own.contains(&here) { here - own.start } else { 0 }
 }
