@@ -9,6 +9,7 @@ A careless program has the memory of all threads on one stream: it must be found
 """
 
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -20,6 +21,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "demo" / "python"
 MIB = 1 << 20
 OWN = 2
 SECONDS = 8
+REUSE = "cross_stream_reuse:on"
 THREADS = 6
 KERNELS = r"""
 extern "C" __global__ void fill(int *words, long long n, int value, long long ns) {
@@ -266,6 +268,8 @@ def main():
     if not has("cupy"):
         print("SKIPPED: no cupy")
         return None
+    # What one thread's stream has freed goes to another's only then.
+    os.environ["GPUMEM_ALLOC_CONF"] = REUSE
     for what, passed in single_steps(folder):
         failed |= tell(passed, what)
     if has("rmm"):
@@ -273,12 +277,14 @@ def main():
             failed |= tell(passed, what)
     else:
         print("SKIPPED: no rmm")
-    for careless in ([], ["careless"]):
-        run = subprocess.run([sys.executable, __file__, "program", folder, *careless], capture_output=True, text=True)
+    for conf, careless in (("", []), (REUSE, []), (REUSE, ["careless"])):
+        environment = {**os.environ, "GPUMEM_ALLOC_CONF": conf}
+        command = [sys.executable, __file__, "program", folder, *careless]
+        run = subprocess.run(command, capture_output=True, text=True, env=environment)
         line = (run.stdout.splitlines() or ["{}"])[-1]
         done = json.loads(line)
         fine = run.returncode == 0 and done.get("died") == [] and done.get("errors") == 0 and done["blocks"] > 1000
-        failed |= tell(fine and (done["wrong"] > 0) == bool(careless), " ".join(["random", *careless, line]))
+        failed |= tell(fine and (done["wrong"] > 0) == bool(careless), " ".join(["random", conf, *careless, line]))
         if not fine:
             print(run.stderr[-2000:])
     sys.exit(failed)

@@ -4,7 +4,7 @@
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gpumem_tests::{Background, Ended, Terminal, World, publish, uuid_of};
+use gpumem_tests::{Background, Ended, Terminal, World, publish, said, uuid_of};
 use serde_json::Value;
 
 /// Pids that no Linux gives out.
@@ -20,7 +20,7 @@ fn json(world: &World) -> (i32, Value) {
 }
 
 fn parts(memory: &Value) -> (u64, u64) {
-    let parts = ["allocated", "cached", "other", "driver_reserved", "free"];
+    let parts = ["allocated", "cached", "other", "host", "driver_reserved", "free"];
     let sum = parts.iter().map(|part| memory[part].as_u64().unwrap_or(0)).sum();
     (sum, memory["total"].as_u64().unwrap())
 }
@@ -85,10 +85,35 @@ fn a_gpu_that_shares_the_hosts_memory_shows_that() {
     );
     let why = memory["unavailable"]["driver_reserved"].as_str().unwrap();
     assert!(why.contains("host's memory"), "{why}");
-    terminal.wait_for(&["uses the host's memory", "other and driver"]);
+    terminal.wait_for(&["uses the host's memory", "host's programs", "available"]);
     let report = world.command(&["--once"]).output().unwrap().stdout;
     let report = String::from_utf8(report).unwrap();
     assert!(report.contains("  driver: the GPU uses the host's memory"), "{report}");
+    // An idle GPU uses nothing, whatever the host's programs do; what its processes have is counted one by one.
+    assert_eq!(memory["other"], 0);
+    let host = &device["host_memory"];
+    assert_eq!(memory["free"], host["available"]);
+    assert!(host["free"].as_u64() <= host["available"].as_u64(), "{host}");
+    assert!(
+        report.contains("  processes of the GPU 0 B + host's programs "),
+        "{report}"
+    );
+    assert!(
+        report.contains("  shared with host: ") && report.contains(" free (MemAvailable, MemFree)"),
+        "{report}"
+    );
+    world.play("gpu0.name=NVIDIA GB10;gpu0.memory=not_supported;gpu0.process=5000001:3G:compute;gpu0.process=5000002:1G:graphics");
+    let (_, document) = json(&world);
+    assert_eq!(document["devices"][0]["memory"]["other"], 4u64 << 30);
+    // Where one is not counted the rest cannot be told apart.
+    world.play("gpu0.name=NVIDIA GB10;gpu0.memory=not_supported;gpu0.process=5000001:-:compute");
+    let (_, document) = json(&world);
+    let memory = &document["devices"][0]["memory"];
+    let why = memory["unavailable"]["host"].as_str().unwrap();
+    assert!(
+        memory["host"].is_null() && why.contains("does not count all"),
+        "{memory}"
+    );
 }
 
 #[test]
@@ -225,13 +250,57 @@ fn a_publisher_is_joined_to_its_gpu_by_uuid_and_not_by_number() {
 }
 
 #[test]
-fn mig_devices_are_listed_under_their_gpu() {
-    let world = World::with_nvml("gpu0.mig=2;gpu0.used=2G;gpu0.process=5000001:1G:compute:1");
+fn mig_devices_are_devices_with_their_own_processes() {
+    let scenario = "gpu0.mig=2;gpu0.used=2G;gpu0.process=5000001:1G:compute:1;gpu0.process=5000001:512M:compute+mps:2";
+    let world = World::with_nvml(scenario);
     let mut terminal = Terminal::start(&world, &[], 120, 40);
-    terminal.wait_for(&["MIG 0  1g.10gb", "MIG 1  1g.10gb", "1.0 of 39.8 GiB used", "5000001"]);
+    terminal.wait_for(&[
+        "GPU 0:0  MIG 1g.10gb",
+        "GPU 0:1  MIG 1g.10gb",
+        "1.0 of 39.8 GiB used",
+        "5000001",
+        "MPS",
+    ]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
     let (code, document) = json(&world);
+    let devices: Vec<_> = document["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| &d["label"])
+        .collect();
+    assert_eq!(devices, ["GPU 0", "GPU 0:0", "GPU 0:1"]);
+    assert_eq!(document["devices"][2]["part_of"], "GPU 0");
+    let rows = |document: &Value| -> Vec<(String, u64, bool)> {
+        let row = |p: &Value| {
+            let device = p["device"].as_str().unwrap().to_owned();
+            (
+                device,
+                p["nvml"].as_u64().unwrap() >> 20,
+                p["mps_client"].as_bool().unwrap(),
+            )
+        };
+        document["processes"].as_array().unwrap().iter().map(row).collect()
+    };
+    let expected = [("GPU 0:0".to_owned(), 1024, false), ("GPU 0:1".to_owned(), 512, true)];
+    assert_eq!(rows(&document), expected, "one pid on two of them");
+    let uuid = document["devices"][2]["uuid"].as_str().unwrap();
+    assert!(uuid.starts_with("MIG-"), "{uuid}");
+    for device in [uuid, &uuid[4..], "0:1"] {
+        let output = world.command(&["--json", "--device", device]).output().unwrap();
+        let chosen: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (chosen["devices"].as_array().unwrap().len(), rows(&chosen)),
+            (1, expected[1..].to_vec()),
+            "{device}"
+        );
+    }
+    let output = world.command(&["--once", "--device", "0"]).output().unwrap();
+    let text = said(&output.stdout);
+    for line in ["GPU 0:0  MIG 1g.10gb  MIG-", "GPU 0:1  5000001", "not publishing, MPS"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     let mig = document["devices"][0]["mig"].as_array().unwrap();
     assert_eq!((code, mig.len()), (0, 2));
     for (i, device) in mig.iter().enumerate() {

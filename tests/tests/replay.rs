@@ -296,7 +296,7 @@ fn what_cannot_be_replayed_is_a_sentence() {
             1,
             "bad.csv: line 2, column 5: found \"lots\"; expected a size in bytes",
         ),
-        (file("short", &whole[..whole.len() / 2]), 1, "is cut off or damaged"),
+        (file("short", &whole[..12]), 1, "is cut off or damaged"),
         (file("nothing", b"op,id,bytes,stream\n"), 1, "no operations"),
     ] {
         // Measured, and to be looked at.
@@ -347,6 +347,34 @@ fn what_cannot_be_replayed_is_a_sentence() {
             "{args:?}: {}",
             said(&output.stderr)
         );
+    }
+}
+
+/// Measured or looked at, what is there is replayed, and what is odd is said.
+#[test]
+fn a_log_with_an_odd_row_and_without_its_end_is_replayed_and_said_to_be() {
+    let world = World::without_gpu();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.csv");
+    let rows = "1,2,allocate,0x10,64,0\n\x1b[31m loading \u{202e}\n1,2,free,0x10,64,0\n1,2,alloc";
+    std::fs::write(&path, format!("Thread,Time,Action,Pointer,Size,Stream\n{rows}")).unwrap();
+    let path = path.to_str().unwrap();
+    let json = replay(&world, &[path, "--device", "sim", "--passes", "1", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let trace = &json["trace"];
+    assert_eq!(
+        (&trace["operations"], &trace["odd_rows"], &trace["cut"]),
+        (&2.into(), &1.into(), &true.into())
+    );
+    assert_eq!((&trace["logs"], &trace["other_sizes"]), (&1.into(), &0.into()));
+    let odd = "1 row that makes no sense (line 3, column";
+    let cut = "the file is cut off: it ends within line 5";
+    for more in [&["--passes", "1"][..], &["--speed", "max", "--passes", "1"]] {
+        let output = replay(&world, &[&[path, "--device", "sim"], more].concat());
+        let text = said(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(0), "{more:?}: {}", said(&output.stderr));
+        assert!(text.contains(odd) && text.contains(cut), "{more:?}: {text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text:?}");
     }
 }
 
@@ -449,7 +477,7 @@ fn a_trace_that_cannot_be_watched_is_told_before_the_screen_is_taken() {
     let world = World::without_gpu();
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.csv");
-    std::fs::write(&bad, "op,id,bytes,stream\na,1,512,0\nf,1\nodd\n").unwrap();
+    std::fs::write(&bad, "op,id,bytes,stream\na,1,0,0\nf,1\nodd\n").unwrap();
     let bad = bad.to_str().unwrap();
     for (path, device, conf, code, expected) in [
         ("/nowhere", "sim", "", 1, "gpumem-tui replay: /nowhere: cannot be read"),

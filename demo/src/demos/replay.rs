@@ -50,6 +50,8 @@ struct Live<'a> {
     /// The file's.
     name: String,
     trace: &'a Trace,
+    /// What is odd about it, in sentences; each has a blank before it.
+    odd: String,
     /// How many there will be; 0: until it is told to quit.
     passes: u64,
     replayer: Gpumem,
@@ -102,6 +104,7 @@ impl Demo for Replay {
         let mut live = Live {
             name: gpumem_text::clean(&name),
             trace: &trace,
+            odd: odd(&trace),
             passes: self.passes,
             replayer,
             pacer: Pacer::new(speed, now),
@@ -127,6 +130,12 @@ impl Demo for Replay {
             ..Outcome::default()
         })
     }
+}
+
+fn odd(trace: &Trace) -> String {
+    let left_out = trace.odd.left_out(trace.format).map(|rows| format!("left out: {rows}"));
+    let notes = left_out.into_iter().chain(trace.odd.notes());
+    notes.map(|note| format!(" Of the file: {note}.")).collect()
 }
 
 impl Live<'_> {
@@ -246,7 +255,10 @@ impl Live<'_> {
                 (self.at * 100 + all / 2) / all,
                 plural(all as u64, "operation")
             ),
-            detail: format!("{}: {pace} It asks for {requested} at its peak.{failures}", self.name),
+            detail: format!(
+                "{}: {pace} It asks for {requested} at its peak.{}{failures}",
+                self.name, self.odd
+            ),
             oom: self.oom.take(),
             halted: self.pacer.paused(),
             ..Step::default()

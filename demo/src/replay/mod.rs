@@ -49,12 +49,14 @@ pub enum ReplayError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// There is nothing to replay.
-    #[error("{file}: the trace has no operations{left_out}")]
+    #[error("{file}: the trace has no operations{left_out}{hint}")]
     Nothing {
         /// The file.
         file: String,
         /// What there is in it instead, behind a semicolon; empty for nothing.
         left_out: String,
+        /// What may be the reason, behind a colon; empty for none.
+        hint: &'static str,
     },
     /// An allocator that does not exist on this device.
     #[error(
@@ -185,9 +187,16 @@ pub(crate) fn read(path: &Path) -> Result<Trace, ReplayError> {
             });
             let trace = TracePart::new(name(path), &trace, 0);
             let left_out = in_words(left_out(&trace).chain(others));
+            let hint = match trace.format {
+                "rmm log" if left_out.is_empty() => {
+                    ": the program allocated nothing, or ended before the log was written (rmm.disable_logging() writes it)"
+                }
+                _ => "",
+            };
             Err(ReplayError::Nothing {
                 file: trace.file,
                 left_out,
+                hint,
             })
         }
         false => Ok(trace),

@@ -77,6 +77,20 @@ pub struct TracePart {
     pub assumed: u64,
     /// Further devices of the recording, which are not replayed: only the one with the longest history is.
     pub other_devices: u64,
+    /// Rows of a log and entries of a history that make no sense, which are not replayed.
+    pub odd_rows: u64,
+    /// Frees of another size than their blocks have. They are replayed.
+    pub other_sizes: u64,
+    /// Logs in the file, replayed one after the other.
+    pub logs: u64,
+    /// Whether the file ends too early: what is there is replayed.
+    pub cut: bool,
+    /// What people are told of the odd rows.
+    #[serde(skip)]
+    pub odd: Option<String>,
+    /// What people are told besides.
+    #[serde(skip)]
+    pub notes: Vec<String>,
     /// Highest sum of bytes asked for and not freed.
     pub peak_requested: u64,
     /// Blocks that the trace never frees.
@@ -101,6 +115,12 @@ impl TracePart {
             unknown_names: trace.unknown_names.clone(),
             assumed: trace.assumed,
             other_devices: trace.other_devices,
+            odd_rows: trace.odd.rows,
+            other_sizes: trace.odd.sizes,
+            logs: 1 + trace.odd.more_logs,
+            cut: trace.odd.cut.is_some(),
+            odd: trace.odd.left_out(trace.format),
+            notes: trace.odd.notes(),
             peak_requested: trace.peak_requested,
             live_at_end_blocks: trace.live_blocks,
             live_at_end_bytes: trace.live_bytes,

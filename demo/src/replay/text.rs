@@ -59,6 +59,9 @@ fn head(report: &Report, text: &mut String) {
         let assumed = plural(trace.assumed, "operation");
         let _ = write!(about, "; {assumed} that the recording lacks among them");
     }
+    for note in &trace.notes {
+        let _ = write!(about, "; {note}");
+    }
     paragraph(text, "trace      ", &about);
     let allocator = &report.allocator;
     let mut about = allocator.name.clone();
@@ -97,7 +100,7 @@ pub(super) fn left_out(trace: &TracePart) -> impl Iterator<Item = String> {
             trace.unknown_names.join(", ")
         )
     });
-    requests.chain(unknown)
+    requests.chain(unknown).chain(trace.odd.clone())
 }
 
 fn memory(report: &Report, text: &mut String) {

@@ -7,6 +7,7 @@ use gpumem_text::units::count;
 use super::before::Before;
 use super::error::Problem;
 use super::lines::Row;
+use super::odd::Odd;
 use super::spread::Key;
 use super::{Format, Op, Trace};
 
@@ -29,10 +30,17 @@ pub(super) struct Builder {
     stream_index: HashMap<u64, u16, Key>,
     /// What comes before `ops`, which have room for it.
     before: Before,
+    /// Where the operations of the newest log begin in `ops`.
+    begin: usize,
+    /// Frees that come after the next allocation at their address, by that address.
+    late: HashMap<u64, u32, Key>,
     free_slots: Vec<u32>,
     slots: u32,
     requested: u64,
+    /// Of the newest log.
     peak_requested: u64,
+    /// Of those before.
+    peak_of_others: u64,
     zero_sized: u64,
     recorded_failures: u64,
     assumed: u64,
@@ -88,15 +96,20 @@ impl Wrong {
 
     /// The problem, at the column of the block's name, of its size or of its stream.
     pub(super) fn at(self, row: &Row<'_>, [name_at, bytes_at, stream_at]: [usize; 3], name: &str) -> Problem {
-        let column = match self {
-            Wrong::LiveAlready | Wrong::NotLive | Wrong::TooManyLive => name_at,
-            Wrong::Overflow | Wrong::FreeSize { .. } => bytes_at,
-            Wrong::TooManyStreams => stream_at,
-            Wrong::TooManyOperations => 1,
-            // No field's fault, and that of no damage to the file.
-            Wrong::NoMemory => return Problem::NoMemory { line: row.line() },
+        let limit = |column| Problem::Limit {
+            line: row.line(),
+            column,
+            what: self.what(name),
         };
-        row.at(column, self.what(name))
+        match self {
+            Wrong::LiveAlready | Wrong::NotLive => row.at(name_at, self.what(name)),
+            Wrong::Overflow | Wrong::FreeSize { .. } => row.at(bytes_at, self.what(name)),
+            Wrong::TooManyLive => limit(name_at),
+            Wrong::TooManyStreams => limit(stream_at),
+            Wrong::TooManyOperations => limit(1),
+            // No field's fault, and that of no damage to the file.
+            Wrong::NoMemory => Problem::NoMemory { line: row.line() },
+        }
     }
 }
 
@@ -137,25 +150,92 @@ impl Builder {
         self.push(Op::Free { slot })
     }
 
-    /// A free that says how many bytes it frees, and on which stream. Of blocks of 0 bytes none is kept.
-    pub(super) fn free_sized(&mut self, id: u64, bytes: u64, stream: u64) -> Result<(), Wrong> {
-        match self.live.get(&id) {
-            Some(&(_, allocated)) if allocated != bytes => {
-                return Err(Wrong::FreeSize {
-                    freed: bytes,
-                    allocated,
-                });
+    /// An allocation at an address that may be live: its free is late then, or lacking.
+    pub(super) fn alloc_again(&mut self, id: u64, bytes: u64, stream: u64) -> Result<(), Wrong> {
+        if self.live.contains_key(&id) {
+            if self.late.len() >= MOST_LIVE {
+                return Err(Wrong::LiveAlready);
             }
-            Some(_) => {}
+            self.late.try_reserve(1)?;
+            self.before.freed(id)?;
+            self.free(id)?;
+            *self.late.entry(id).or_insert(0) += 1;
+            self.assumed += 1;
+        }
+        self.alloc(id, bytes, stream)
+    }
+
+    /// A free that says on which stream, and how many bytes it frees; 0 for one that does not know it. Of blocks of 0 bytes none is kept.
+    ///
+    /// A block is freed whatever the size is; that it is another one is the answer then.
+    pub(super) fn free_sized(&mut self, id: u64, bytes: u64, stream: u64) -> Result<Option<Wrong>, Wrong> {
+        let live = self.live.get(&id).map(|(_, bytes)| *bytes);
+        let odd = match live {
+            Some(_) if self.take_late(id) => return Ok(None),
+            Some(allocated) if bytes != 0 && allocated != bytes => Some(Wrong::FreeSize {
+                freed: bytes,
+                allocated,
+            }),
+            Some(_) => None,
             None if bytes == 0 => {
                 self.other();
-                return Ok(());
+                return Ok(None);
             }
-            None if self.before.may_have(id) => self.assume(id, bytes, stream)?,
+            None if self.before.may_have(id) => {
+                self.assume(id, bytes, stream)?;
+                None
+            }
             None => return Err(Wrong::NotLive),
-        }
+        };
         self.before.freed(id)?;
-        self.free(id)
+        self.free(id)?;
+        Ok(odd)
+    }
+
+    /// Whether the free of this address is one that was assumed before.
+    fn take_late(&mut self, id: u64) -> bool {
+        if self.late.is_empty() {
+            return false;
+        }
+        let Some(late) = self.late.get_mut(&id) else {
+            return false;
+        };
+        *late -= 1;
+        if *late == 0 {
+            self.late.remove(&id);
+        }
+        self.assumed -= 1;
+        true
+    }
+
+    /// Another log begins: what lives at the end of the one before ends with its program, and addresses mean other blocks.
+    pub(super) fn next_log(&mut self) -> Result<(), Wrong> {
+        let mut left = Vec::new();
+        left.try_reserve_exact(self.live.len())?;
+        left.extend(self.live.drain().map(|(id, (slot, _))| (id, slot)));
+        left.sort_unstable();
+        for (_, slot) in left {
+            if slot != NOWHERE {
+                self.free_slots.push(slot);
+                self.push(Op::Free { slot })?;
+                self.assumed += 1;
+            }
+        }
+        self.settle();
+        self.begin = self.ops.len();
+        self.late.clear();
+        self.requested = 0;
+        self.peak_of_others = self.peak_of_others.max(self.peak_requested);
+        self.peak_requested = 0;
+        Ok(())
+    }
+
+    /// Puts what was live before the newest log before its operations.
+    fn settle(&mut self) {
+        let before = std::mem::take(&mut self.before);
+        let count = before.len();
+        self.ops.extend(before.allocs());
+        self.ops[self.begin..].rotate_right(count);
     }
 
     /// A block that was live all the time until now, and that nothing was said of.
@@ -164,7 +244,7 @@ impl Builder {
         if self.slots as usize == MOST_LIVE {
             return Err(Wrong::TooManyLive);
         }
-        // Beside all others, at their peak, too: that keeps both the sum and the slots exact.
+        // Beside all others of its log, at their peak, too: that keeps both the sum and the slots exact.
         self.peak_requested = self.peak_requested.checked_add(bytes).ok_or(Wrong::Overflow)?;
         self.requested += bytes;
         let slot = new_slot(&mut self.slots, &mut self.free_slots)?;
@@ -224,9 +304,7 @@ impl Builder {
     }
 
     pub(super) fn finish(mut self, format: Format) -> Trace {
-        let before = self.before.len();
-        self.ops.extend(self.before.allocs());
-        self.ops.rotate_right(before);
+        self.settle();
         self.ops.shrink_to_fit();
         Trace {
             format,
@@ -234,7 +312,7 @@ impl Builder {
             ops: self.ops,
             streams: self.streams,
             slots: self.slots as usize,
-            peak_requested: self.peak_requested,
+            peak_requested: self.peak_requested.max(self.peak_of_others),
             live_blocks: self.live.values().filter(|(slot, _)| *slot != NOWHERE).count() as u64,
             live_bytes: self.requested,
             zero_sized: self.zero_sized,
@@ -244,6 +322,7 @@ impl Builder {
             unknown_actions: 0,
             unknown_names: Vec::new(),
             other_devices: 0,
+            odd: Odd::default(),
         }
     }
 }

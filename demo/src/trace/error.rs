@@ -7,7 +7,7 @@ use gpumem_text::units::count;
 
 /// A file that could not be read as a trace.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {problem}", gpumem_text::clean(&path.display().to_string()))]
+#[error("{}", gpumem_text::clean(&format!("{}: {problem}", path.display())))]
 pub struct TraceError {
     /// The file.
     pub path: PathBuf,
@@ -33,6 +33,17 @@ pub enum Problem {
     /// There is nothing in it.
     #[error("is empty: a trace begins with a header line")]
     Empty,
+    /// It is known, and none that is read.
+    #[error("is {is}: {instead}")]
+    Foreign {
+        /// What it is.
+        is: &'static str,
+        /// What would be right, and how to get it.
+        instead: &'static str,
+    },
+    /// Neither lines of text nor anything else that is known.
+    #[error("is a binary file of no kind that is known; expected {}", super::headers())]
+    Binary,
     /// What gzip makes of it is made by gzip.
     #[error("is compressed twice: unpack it once (gzip -d)")]
     CompressedTwice,
@@ -61,18 +72,37 @@ pub enum Problem {
     /// Its characters are of two bytes, or four.
     #[error("is in {0}, as some programs write text on Windows: convert it (iconv -f {0} -t UTF-8)")]
     Wide(&'static str),
+    /// A pickle or JSON that is no snapshot of PyTorch's.
+    #[error("is no memory snapshot, which is what torch.cuda.memory._dump_snapshot(FILE) writes: {0}")]
+    NoSnapshot(String),
     /// A snapshot of PyTorch's that cannot be read.
-    #[error("as a snapshot of PyTorch's: {0}")]
-    Snapshot(#[from] gpumem_snapshot::ReadError),
+    #[error("as a snapshot of PyTorch's: {}", advised(.0))]
+    Snapshot(gpumem_snapshot::ReadError),
     /// A snapshot of PyTorch's without a history.
     #[error(
-        "is a snapshot without a history: call torch.cuda.memory._record_memory_history() before the work that is to be recorded \
-        (programs of gpumem-alloc: GPUMEM_ALLOC_CONF=history:on)"
+        "is a snapshot {}: call torch.cuda.memory._record_memory_history() before the work that is to be recorded \
+        (programs of gpumem-alloc: GPUMEM_ALLOC_CONF=history:on)",
+        without(*entries)
     )]
-    NoHistory,
-    /// The history of a snapshot contradicts itself.
-    #[error("the history contradicts itself: {0}")]
-    Contradiction(#[from] gpumem_snapshot::Problem),
+    NoHistory {
+        /// How many entries it has, none of which tells enough.
+        entries: u64,
+    },
+    /// A snapshot that is cut off before its history.
+    #[error("is a snapshot that is cut off before its history ({0}): copy or write it again")]
+    CutBefore(String),
+    /// So much of it is odd that the rest would mean nothing.
+    #[error("{first}; {} of {} make no more sense than that, and what is left would mean nothing", count(*odd), entries_or_rows(*all, *rows))]
+    Odd {
+        /// What is wrong with the first.
+        first: String,
+        /// How many are odd.
+        odd: u64,
+        /// Of so many.
+        all: u64,
+        /// They are rows, and not entries.
+        rows: bool,
+    },
     /// Something is not as it should be in the history of a snapshot.
     #[error("request {number} of the history: {what}")]
     Request {
@@ -81,7 +111,17 @@ pub enum Problem {
         /// What was found and what was expected.
         what: String,
     },
-    /// Something is not as it should be.
+    /// There is more than may be.
+    #[error("line {line}, column {column}: {what}")]
+    Limit {
+        /// Line, from 1.
+        line: u64,
+        /// Column in bytes, from 1.
+        column: usize,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// A row is not as it should be.
     #[error("line {line}, column {column}: {what}")]
     At {
         /// Line, from 1.
@@ -93,6 +133,22 @@ pub enum Problem {
     },
 }
 
+impl From<gpumem_snapshot::ReadError> for Problem {
+    fn from(error: gpumem_snapshot::ReadError) -> Problem {
+        match error {
+            gpumem_snapshot::ReadError::Shape { path, expected, found } if path.is_empty() => {
+                let returned = if found == "None" {
+                    ", which that function returns"
+                } else {
+                    ""
+                };
+                Problem::NoSnapshot(format!("expected {expected}, found {found}{returned}"))
+            }
+            other => Problem::Snapshot(other),
+        }
+    }
+}
+
 impl Problem {
     /// The same of a file that is compressed: damage to it is not always seen where it is unpacked.
     pub(super) fn of_compressed(self) -> Problem {
@@ -100,11 +156,45 @@ impl Problem {
             Problem::At { line, column, what } => Problem::At {
                 line,
                 column,
-                what: format!("{what}; the file is compressed and may be damaged (gzip -t tells)"),
+                what: what + DOUBT,
+            },
+            Problem::Limit { line, column, what } => Problem::Limit {
+                line,
+                column,
+                what: what + DOUBT,
             },
             other => other,
         }
     }
+}
+
+/// What is said of a compressed file besides.
+const DOUBT: &str = "; the file is compressed and may be damaged (gzip -t tells)";
+
+fn without(entries: u64) -> String {
+    match entries {
+        0 => "without a history".to_owned(),
+        1 => "whose history has 1 entry, so that nothing was recorded".to_owned(),
+        n => format!("whose history has {} entries and no request among them", count(n)),
+    }
+}
+
+fn entries_or_rows(all: u64, rows: bool) -> String {
+    let what = if rows { "rows" } else { "entries" };
+    format!("{} {what}", count(all))
+}
+
+/// With what to do about a pickle that would run something.
+fn advised(error: &gpumem_snapshot::ReadError) -> String {
+    use gpumem_snapshot::{PickleError, ReadError};
+    let advice = match error {
+        ReadError::Pickle {
+            kind: PickleError::Import { .. } | PickleError::Code(_),
+            ..
+        } => ": save the snapshot without objects of other classes, or as JSON",
+        _ => "",
+    };
+    format!("{error}{advice}")
 }
 
 fn after(line: u64) -> String {

@@ -8,10 +8,12 @@ use gpumem_text::units::count;
 use super::builder::MOST_OPERATIONS;
 use super::error::Problem;
 use super::packed::most_rows;
-use super::{headers, show};
+use super::show;
 
 /// Longest line: many times what any format needs, so that a file without line ends takes no memory.
 const LONGEST: usize = 4096;
+/// Longest line that is left out as an odd one: what a program prints into its log. A file without line ends has no rows.
+const LONGEST_ODD: usize = 1 << 20;
 /// The byte order mark that people's editors begin a file with.
 pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes read at a time.
@@ -32,11 +34,13 @@ pub(super) struct Lines<'a> {
     most: u64,
     /// Bytes read so far of a file that is compressed.
     packed: Option<&'a Cell<u64>>,
-    /// An empty line, which only the end of the file may follow.
-    blank: Option<u64>,
     ended: bool,
+    /// The compressed data ends early, after the last line that is told.
+    cut: bool,
     /// The newest line has no end of its own: the file ends within it.
     open: bool,
+    /// The newest line is longer than [`LONGEST`], and was left out.
+    long: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -50,13 +54,20 @@ impl<'a> Lines<'a> {
             line: 0,
             most: MOST,
             packed,
-            blank: None,
             ended: false,
+            cut: false,
             open: false,
+            long: false,
         }
     }
 
-    /// The next line that is not empty, without its end (`\n` or `\r\n`). Of a first line that is too long there is the beginning.
+    /// The last whole line before the compressed data ends early.
+    pub(super) fn cut_after(&self) -> Option<u64> {
+        self.cut.then_some(self.line)
+    }
+
+    /// The next line that is not empty, without its end (`\n` or `\r\n`). Of a first line that is too long there is the beginning, of
+    /// others nothing ([`Row::check_length`]).
     pub(super) fn next(&mut self) -> Result<Option<Row<'_>>, Problem> {
         let (from, to) = loop {
             let Some((from, to)) = self.find()? else {
@@ -68,35 +79,23 @@ impl<'a> Lines<'a> {
                 true => from + MARK.len(),
                 false => from,
             };
-            if from == to {
-                self.blank = self.blank.or(Some(self.line));
-            } else {
+            if from < to || self.long {
                 break (from, to);
             }
         };
-        match self.blank {
-            Some(line) => Err(Problem::At {
-                line,
-                column: 1,
-                what: match line {
-                    1 => format!("an empty line; expected {}", headers()),
-                    _ => "an empty line; expected an operation".to_owned(),
-                },
-            }),
-            None => Ok(Some(Row {
-                line: self.line,
-                text: &self.bytes[from..to],
-                at: 0,
-                open: self.open,
-            })),
-        }
+        Ok(Some(Row {
+            line: self.line,
+            text: &self.bytes[from..to],
+            open: self.open,
+            long: self.long,
+        }))
     }
 
     /// That there are no more rows than may be, of a compressed file by what was read of it.
     fn check_rows(&self) -> Result<(), Problem> {
         if self.line > self.most {
             let rows = count(self.most - 1);
-            return Err(Problem::At {
+            return Err(Problem::Limit {
                 line: self.line,
                 column: 1,
                 what: format!("more than {rows} rows, empty ones among them; expected the end of the file"),
@@ -112,6 +111,7 @@ impl<'a> Lines<'a> {
     }
 
     fn find(&mut self) -> Result<Option<(usize, usize)>, Problem> {
+        self.long = false;
         let mut searched = self.start;
         loop {
             let found = self.bytes[searched..self.end].iter().position(|byte| *byte == b'\n');
@@ -122,17 +122,14 @@ impl<'a> Lines<'a> {
                 return Ok(Some((from, from + LONGEST)));
             }
             if to - from > LONGEST {
-                return Err(Problem::At {
-                    line: self.line + 1,
-                    column: LONGEST + 1,
-                    what: format!("the line is longer than {LONGEST} bytes; expected its end"),
-                });
+                return self.skip().map(Some);
             }
             if found.is_none() && !self.ended {
                 searched = self.refill()?;
                 continue;
             }
-            if found.is_none() && from == to {
+            // Of a line that is not whole in compressed data nobody knows how much is lacking.
+            if found.is_none() && (from == to || self.cut) {
                 return Ok(None);
             }
             self.open = found.is_none();
@@ -143,6 +140,33 @@ impl<'a> Lines<'a> {
                 to
             };
             return Ok(Some((from, to)));
+        }
+    }
+
+    /// Passes over a line that is too long. None of it is told.
+    fn skip(&mut self) -> Result<(usize, usize), Problem> {
+        self.long = true;
+        let mut length = 0;
+        loop {
+            let rest = &self.bytes[self.start..self.end];
+            let found = rest.iter().position(|byte| *byte == b'\n');
+            length += found.unwrap_or(rest.len());
+            if length > LONGEST_ODD {
+                return Err(Problem::Limit {
+                    line: self.line + 1,
+                    column: LONGEST_ODD + 1,
+                    what: format!(
+                        "the line is longer than {} bytes; expected its end",
+                        count(LONGEST_ODD as u64)
+                    ),
+                });
+            }
+            self.start = found.map_or(self.end, |at| self.start + at + 1);
+            self.open = found.is_none();
+            if found.is_some() || self.ended {
+                return Ok((self.start, self.start));
+            }
+            self.refill()?;
         }
     }
 
@@ -161,6 +185,11 @@ impl<'a> Lines<'a> {
         match read {
             Ok(0) => self.ended = true,
             Ok(count) => self.end += count,
+            // What came before it is whole.
+            Err(source) if source.kind() == ErrorKind::UnexpectedEof && self.line > 0 => {
+                self.ended = true;
+                self.cut = true;
+            }
             Err(source)
                 if matches!(
                     source.kind(),
@@ -178,23 +207,14 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// One line, and how far it was read.
-#[derive(Debug)]
+/// One line.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
     line: u64,
     text: &'a [u8],
-    /// Where the next field begins; one past the end when there is none.
-    at: usize,
     /// The file ends within it.
     open: bool,
-}
-
-/// A field of a line.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a> {
-    pub(super) text: &'a [u8],
-    /// Its first byte, from 1.
-    pub(super) column: usize,
+    long: bool,
 }
 
 impl<'a> Row<'a> {
@@ -208,53 +228,18 @@ impl<'a> Row<'a> {
         self.text
     }
 
-    /// The next field, up to a comma or the end of the line.
-    pub(super) fn field(&mut self, expected: &str) -> Result<Field<'a>, Problem> {
-        let column = self.at + 1;
-        let Some(rest) = self.text.get(self.at..) else {
-            return Err(self.at(self.text.len() + 1, format!("the line ends; expected {expected}")));
-        };
-        let text = match rest.iter().position(|byte| *byte == b',') {
-            Some(comma) => &rest[..comma],
-            None => rest,
-        };
-        self.at += text.len() + 1;
-        Ok(Field { text, column })
+    /// Whether the file ends within it.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
     }
 
-    /// A field that is a decimal number of 64 bits.
-    pub(super) fn number(&mut self, expected: &str) -> Result<(u64, usize), Problem> {
-        let field = self.field(expected)?;
-        let mut number = 0u64;
-        for byte in field.text {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                return Err(self.unexpected(field.column, expected, field.text));
-            }
-            let next = number.checked_mul(10).and_then(|n| n.checked_add(u64::from(digit)));
-            number = next.ok_or_else(|| self.too_large(&field, expected))?;
+    /// That it is no longer than lines may be.
+    pub(super) fn check_length(&self) -> Result<(), Problem> {
+        if self.long {
+            let what = format!("the line is longer than {LONGEST} bytes; expected its end");
+            return Err(self.at(LONGEST + 1, what));
         }
-        if field.text.is_empty() {
-            return Err(self.unexpected(field.column, expected, field.text));
-        }
-        Ok((number, field.column))
-    }
-
-    /// That a field is a number, but not one of 64 bits.
-    pub(super) fn too_large(&self, field: &Field<'_>, expected: &str) -> Problem {
-        self.at(
-            field.column,
-            format!("{} does not fit into 64 bits; expected {expected}", show(field.text)),
-        )
-    }
-
-    /// Checks that no field follows; empty ones are none.
-    pub(super) fn end(&mut self) -> Result<(), Problem> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        match rest.iter().position(|byte| *byte != b',') {
-            Some(at) => Err(self.unexpected(self.at + at + 1, "the end of the line", &rest[at..])),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// A problem with what stands at a column.
@@ -266,16 +251,12 @@ impl<'a> Row<'a> {
         self.at(column, what)
     }
 
-    /// A problem at a column. Programs that are killed leave a part of their last line; what is wrong with a first one makes it no trace.
+    /// A problem at a column.
     pub(super) fn at(&self, column: usize, what: String) -> Problem {
-        let cut = match self.open && self.line > 1 {
-            true => "; the file ends within this line: if it was cut off, take the line out",
-            false => "",
-        };
         Problem::At {
             line: self.line,
             column,
-            what: what + cut,
+            what,
         }
     }
 }

@@ -8,8 +8,14 @@
 //! | RMM's log | `Thread,Time,Action,Pointer,Size,Stream` | as `rmm::mr::logging_resource_adaptor` writes them |
 //! | PyTorch's snapshot | a pickle or JSON | `torch.cuda.memory._dump_snapshot()` after `_record_memory_history()` |
 //!
-//! each plain or compressed with gzip. Files are hostile until read: every error names its line and column, and nothing of a file is
-//! kept but numbers and three names at most. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
+//! each plain or compressed with gzip. What is known and is none of them is told by its name (`foreign.rs`).
+//!
+//! A log is read as it is: columns are found by their names, separated by commas, semicolons or tabs, with quotes, blanks and further columns.
+//! A row that makes no sense is left out, counted, and the first of them is told ([`Odd`]); a file that is cut off is replayed up to there. A
+//! file is refused where more rows are odd than are not.
+//!
+//! Files are hostile until read: every error names its line and column, and nothing of a file is
+//! kept but numbers and a few short texts. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
 //! and of blocks that live at once there are no more than `builder.rs` allows, of a compressed file no more lines than its size allows (`packed.rs`), and
 //! what a snapshot takes while it is read is bounded by its size, too ([`Limits`]).
 
@@ -17,7 +23,10 @@ mod before;
 mod builder;
 mod csv;
 mod error;
+mod fields;
+mod foreign;
 mod lines;
+mod odd;
 mod packed;
 mod pytorch;
 #[cfg(test)]
@@ -25,6 +34,9 @@ mod pytorch_tests;
 mod rmm;
 #[cfg(test)]
 mod rmm_tests;
+mod rows;
+#[cfg(test)]
+mod rows_tests;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -38,10 +50,10 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use gpumem_snapshot::{Limits, Snapshot};
 
-use builder::Builder;
 pub use error::{Problem, TraceError};
-use lines::{Lines, Row};
+pub use odd::Odd;
 use packed::Counted;
+use rows::rows;
 
 /// What stdin is called among files.
 pub const STDIN: &str = "/dev/stdin";
@@ -124,6 +136,8 @@ pub struct Trace {
     pub unknown_names: Vec<String>,
     /// Further devices of the recording, whose operations are not here.
     pub other_devices: u64,
+    /// What is odd about the file.
+    pub odd: Odd,
 }
 
 impl Trace {
@@ -156,14 +170,16 @@ impl Trace {
         let mut head = Vec::new();
         from.by_ref().take(HEAD).read_to_end(&mut head)?;
         let compressed = head.starts_with(&[0x1f, 0x8b]);
-        let is_snapshot = if compressed {
-            let mut unpacked = Vec::new();
+        let mut unpacked = Vec::new();
+        if compressed {
             // Where it is damaged is told by whoever reads on; that it ends early is how the head of a long file looks.
             let _ = MultiGzDecoder::new(&head[..]).take(HEAD).read_to_end(&mut unpacked);
-            begins_a_snapshot(&unpacked)
-        } else {
-            begins_a_snapshot(&head)
-        };
+        }
+        let begin = if compressed { &unpacked } else { &head };
+        if let Some(problem) = foreign::named(begin) {
+            return Err(problem);
+        }
+        let is_snapshot = begins_a_snapshot(begin);
         let mut from = (&head[..]).chain(from);
         let trace = match (is_snapshot, compressed) {
             (true, _) => snapshot(from),
@@ -192,14 +208,10 @@ impl Trace {
     }
 }
 
-/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space; or what snapshots are put into
-/// by mistake, and the reader of snapshots has a word for: a zip archive, or a dict of pickle's first two protocols.
+/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space.
 fn begins_a_snapshot(head: &[u8]) -> bool {
     let text = head.strip_prefix(lines::MARK).unwrap_or(head).trim_ascii_start();
-    let unread: [&[u8]; 3] = [b"PK\x03\x04", b"(d", b"}q"];
-    head.starts_with(&[0x80])
-        || matches!(text.first(), Some(b'{' | b'['))
-        || unread.iter().any(|begin| head.starts_with(begin))
+    head.starts_with(&[0x80]) || matches!(text.first(), Some(b'{' | b'['))
 }
 
 /// Reads a snapshot, whose reader takes it compressed, too.
@@ -208,50 +220,15 @@ fn snapshot(from: impl Read) -> Result<Trace, Problem> {
     let mut bytes = Vec::new();
     // One more than is allowed, so that too many are refused and not cut off.
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    let snapshot = Snapshot::from_bytes(&bytes)?;
+    let (snapshot, damage) = Snapshot::from_damaged(&bytes)?;
     drop(bytes);
-    pytorch::trace(&snapshot)
-}
-
-/// Reads the formats that have lines. `packed`: the bytes read so far of a file that is unpacked here.
-fn rows(from: &mut dyn Read, packed: Option<&Cell<u64>>) -> Result<Trace, Problem> {
-    let mut lines = Lines::new(from, packed);
-    let Some(header) = lines.next()? else {
-        return Err(Problem::Empty);
-    };
-    let (format, row): (_, fn(&mut Builder, &mut Row<'_>) -> _) = match header.text() {
-        csv::HEADER => (Format::Csv, csv::row),
-        rmm::HEADER => (Format::RmmLog, rmm::row),
-        _ => {
-            return Err(match header.text() {
-                [0x1f, 0x8b, ..] => Problem::CompressedTwice,
-                [0x28, 0xb5, 0x2f, 0xfd, ..] => Problem::CompressedBy("zstd"),
-                [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Problem::CompressedBy("xz"),
-                [b'B', b'Z', b'h', b'1'..=b'9', ..] => Problem::CompressedBy("bzip2"),
-                [0x04, 0x22, 0x4d, 0x18, ..] => Problem::CompressedBy("lz4"),
-                // A byte order mark, or one byte of so many of what can be read.
-                [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] | [1..=0x7f, 0, 0, 0, ..] | [0, 0, 0, 1..=0x7f, ..] => {
-                    Problem::Wide("UTF-32")
-                }
-                [0xff, 0xfe, ..]
-                | [0xfe, 0xff, ..]
-                | [0, 1..=0x7f, 0, 1..=0x7f, ..]
-                | [1..=0x7f, 0, 1..=0x7f, 0, ..] => Problem::Wide("UTF-16"),
-                other => header.unexpected(1, &headers(), other),
-            });
-        }
-    };
-    let mut builder = Builder::default();
-    while let Some(mut line) = lines.next()? {
-        row(&mut builder, &mut line)?;
-    }
-    Ok(builder.finish(format))
+    pytorch::trace(&snapshot, damage)
 }
 
 /// What a file begins with.
 fn headers() -> String {
-    let (ours, rmm) = (show(csv::HEADER), show(rmm::HEADER));
-    format!("the header {ours} or {rmm}, or a snapshot of PyTorch's")
+    let (ours, rmm) = (csv::HEADER, rmm::HEADER);
+    format!("the header {ours:?} or {rmm:?} (without Thread and Time, too), or a snapshot of PyTorch's")
 }
 
 /// A piece of a file as a message may show it: in quotes, escaped, not too long.

@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 
-use gpumem_snapshot::{Action, RequestKind, Snapshot, TextId};
+use gpumem_snapshot::{Action, Damage, Problem as Contradiction, RequestKind, Snapshot, TextId};
 use gpumem_text::clean;
 
 use super::builder::Builder;
 use super::error::Problem;
+use super::odd::Odd;
 use super::{Format, Trace};
 
 /// Most unknown actions that are told by name.
@@ -15,14 +16,42 @@ const NAMED: usize = 3;
 const LONGEST: usize = 32;
 
 /// The trace of the device with the longest history.
-pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
+pub(super) fn trace(snapshot: &Snapshot, damage: Damage) -> Result<Trace, Problem> {
     let histories = snapshot.device_traces.iter().enumerate();
     let longest = histories.max_by_key(|(device, entries)| (entries.len(), Reverse(*device)));
-    let Some((device, entries)) = longest.filter(|(_, entries)| !entries.is_empty()) else {
-        return Err(Problem::NoHistory);
+    let (device, entries) = longest.map_or((0, &[][..]), |(device, entries)| (device, &entries[..]));
+    let mut odd = Odd {
+        rows: damage.odd_entries,
+        first: clean(&damage.first_odd.unwrap_or_default()),
+        cut: damage.cut.map(|why| clean(&why)),
+        more: damage.more,
+        ..Odd::default()
     };
-    if let Some(contradiction) = snapshot.check_trace(device) {
-        return Err(contradiction.into());
+    let all = entries.len() as u64 + odd.rows;
+    for problem in snapshot.check_trace(device) {
+        match problem {
+            Contradiction::FreeSize { .. } => odd.size(&problem.to_string()),
+            _ => odd.row(&problem.to_string()),
+        }
+    }
+    if odd.rows * 2 > all {
+        return Err(Problem::Odd {
+            first: odd.first,
+            odd: odd.rows,
+            all,
+            rows: false,
+        });
+    }
+    let tells = |action| {
+        use Action::{Alloc, FreeCompleted, FreeRequested, Oom, Other};
+        matches!(action, Alloc | FreeRequested | FreeCompleted | Oom | Other(_))
+    };
+    // One entry is what a history of one keeps, and what a snapshot leaves of itself.
+    if all <= 1 || !entries.iter().any(|entry| tells(entry.action)) {
+        return Err(match odd.cut {
+            Some(why) => Problem::CutBefore(why),
+            None => Problem::NoHistory { entries: all },
+        });
     }
     let mut builder = Builder::default();
     let (mut unknown_actions, mut unknown) = (0, Vec::new());
@@ -56,9 +85,10 @@ pub(super) fn trace(snapshot: &Snapshot) -> Result<Trace, Problem> {
     }
     let told = snapshot.device_traces.iter().filter(|entries| !entries.is_empty());
     Ok(Trace {
-        other_devices: told.count() as u64 - 1,
+        other_devices: (told.count() as u64).saturating_sub(1),
         unknown_actions,
         unknown_names: names(snapshot, &unknown),
+        odd,
         ..builder.finish(Format::PyTorch)
     })
 }

@@ -28,24 +28,26 @@ fn the_history_of_a_snapshot_is_read() {
         let expected = [
             alloc(0, 0, 1000),
             alloc(1, 1, 300),
+            alloc(2, 0, 20),
             free(1),
             alloc(1, 0, 50),
             free(1),
             alloc(1, 0, 100),
+            free(2),
         ];
         assert_eq!(trace.ops, expected);
         assert_eq!((trace.format, &trace.streams[..]), (Format::PyTorch, &[0, 7][..]));
-        assert_eq!((trace.assumed, trace.recorded_failures, trace.other_devices), (3, 1, 0));
+        assert_eq!((trace.assumed, trace.recorded_failures, trace.other_devices), (4, 1, 0));
         assert_eq!(
             (trace.peak_requested, trace.live_blocks, trace.live_bytes),
-            (1300, 2, 1100)
+            (1320, 2, 1100)
         );
     }
     let one_more = r#""device_traces": [[], [{"action": "alloc", "addr": 9, "size": 7, "stream": 0}], ["#;
     let two = read(SNAPSHOT.replace("\"device_traces\": [[", one_more)).unwrap();
     assert_eq!(
         (two.other_devices, two.ops.len()),
-        (1, 5),
+        (1, 7),
         "that of the longest history"
     );
     let large = SNAPSHOT.replace(
@@ -53,38 +55,83 @@ fn the_history_of_a_snapshot_is_read() {
         r#""addr": 1, "size": 18446744073709551615"#,
     );
     let said = read(&large).unwrap_err().to_string();
-    let sum = "request 5 of the history: the sum of all live blocks does not fit into 64 bits; expected a smaller size";
+    let sum = "request 6 of the history: the sum of all live blocks does not fit into 64 bits; expected a smaller size";
     assert_eq!(said, sum);
     let none = SNAPSHOT.split("\"device_traces\"").next().unwrap().to_owned() + "\"device_traces\": [[]]}";
-    assert!(matches!(read(none), Err(Problem::NoHistory)));
-    for cut in [2, 100, SNAPSHOT.len() - 1] {
-        assert!(matches!(read(&SNAPSHOT[..cut]), Err(Problem::Snapshot(_))), "{cut}");
-    }
+    assert!(matches!(read(none), Err(Problem::NoHistory { entries: 0 })));
     // A pickle that would import something.
     assert!(matches!(read(b"\x80\x02cos\nsystem\n."), Err(Problem::Snapshot(_))));
 }
 
+/// Up to the last entry that is whole, and without the blocks of its end: some of them were allocated in what is lacking.
+#[test]
+fn a_snapshot_that_is_cut_off_is_read_up_to_there() {
+    for cut in [2, 100] {
+        let said = read(&SNAPSHOT[..cut]).unwrap_err().to_string();
+        assert!(
+            said.starts_with("is a snapshot that is cut off before its history (JSON: EOF"),
+            "{said}"
+        );
+    }
+    let trace = read(&SNAPSHOT[..SNAPSHOT.len() - 1]).unwrap();
+    assert_eq!((trace.ops.len(), trace.assumed), (7, 3), "all but the block at 4096");
+    assert!(
+        trace
+            .odd
+            .cut
+            .is_some_and(|why| why.starts_with("JSON: EOF while parsing an object"))
+    );
+    let within = SNAPSHOT.find(r#"100, "stream": 0}"#).unwrap();
+    let trace = read(&SNAPSHOT[..within]).unwrap();
+    assert_eq!((trace.ops.len(), trace.odd.rows), (3, 0));
+}
+
 /// As in other formats, where it has a line.
 #[test]
-fn what_the_history_itself_contradicts_is_an_error_that_says_where() {
+fn what_the_history_itself_contradicts_is_counted_and_said() {
     let event = |action: &str, size: u64| format!(r#"{{"action": "{action}", "addr": 512, "size": {size}}}"#);
-    let said = |events: &[String]| {
+    let odd = |events: &[String]| {
         let history = format!(r#"{{"device_traces": [[], [{}]]}}"#, events.join(","));
-        read(history).unwrap_err().to_string()
+        read(history).map(|trace| (trace.ops.len(), trace.odd))
     };
     let whole = [
         event("alloc", 7),
         event("free_requested", 7),
         event("free_completed", 7),
     ];
-    assert_eq!(
-        said(&[&whole[..], &[event("free_requested", 7)]].concat()),
-        "the history contradicts itself: device 1, entry 3: frees 0x200, which entry 2 freed; nothing was allocated there since"
-    );
-    assert_eq!(
-        said(&[event("alloc", 7), event("free_requested", 8)]),
-        "the history contradicts itself: device 1, entry 1: frees 8 bytes at 0x200, where entry 0 allocated 7"
-    );
+    let twice = "device 1, entry 3: frees 0x200, which entry 2 freed; nothing was allocated there since";
+    let (ops, found) = odd(&[&whole[..], &[event("free_requested", 7)]].concat()).unwrap();
+    assert_eq!((ops, found.rows, &*found.first), (2, 1, twice));
+    let other = "device 1, entry 1: frees 8 bytes at 0x200, where entry 0 allocated 7";
+    let (ops, found) = odd(&[event("alloc", 7), event("free_requested", 8)]).unwrap();
+    assert_eq!((ops, found.sizes, &*found.first_size, found.rows), (2, 1, other, 0));
+    // A size that is not known is none.
+    let (ops, found) = odd(&[event("alloc", 7), event("free_requested", 0)]).unwrap();
+    assert_eq!((ops, found), (2, Default::default()));
+    let (ops, _) = odd(&[event("free_requested", 0), event("alloc", 7)]).unwrap();
+    assert_eq!(ops, 1);
+    let again = vec![event("free_requested", 7); 5];
+    let said = odd(&[&whole[..], &again].concat()).unwrap_err().to_string();
+    let most = "; 5 of 8 entries make no more sense than that, and what is left would mean nothing";
+    assert_eq!(said, format!("{twice}{most}"));
+}
+
+/// So many are kept where nobody asked for more, and what remains is the snapshot's own entry.
+#[test]
+fn a_history_of_one_entry_recorded_nothing() {
+    let entry = |action: &str| format!(r#"{{"action": "{action}", "addr": 512, "size": 7}}"#);
+    let history = |entries: &str| read(format!(r#"{{"device_traces": [[{entries}]]}}"#));
+    for action in ["snapshot", "alloc", "free_completed"] {
+        assert!(matches!(
+            history(&entry(action)),
+            Err(Problem::NoHistory { entries: 1 })
+        ));
+    }
+    let two = format!("{0}, {0}", entry("segment_alloc"));
+    let said = history(&two).unwrap_err().to_string();
+    let expected =
+        "is a snapshot whose history has 2 entries and no request among them: call torch.cuda.memory._record";
+    assert!(said.starts_with(expected), "{said}");
 }
 
 /// The free between them is not recorded, but of what is no operation none is lacking.
@@ -112,7 +159,7 @@ fn actions_that_are_not_known_are_counted_and_named() {
         "user_defined",
         "annotate",
     ];
-    let trace = read_all(&known);
+    let trace = read_all(&[&known[..], &["oom"]].concat());
     assert_eq!(
         (trace.others, trace.unknown_actions, trace.unknown_names.len()),
         (7, 0, 0)
@@ -132,14 +179,14 @@ fn actions_that_are_not_known_are_counted_and_named() {
     );
 }
 
-/// {"device_traces": [[{"action": ..., "addr": 5, "size": 7}]]} with an action that is no UTF-8.
+/// {"device_traces": [[{"action": ..., "addr": 5, "size": 7}, the same]]} with an action that is no UTF-8.
 #[test]
 fn an_action_that_is_no_text_is_one_that_is_not_known() {
-    let pickle = b"\x80\x02}X\x0d\0\0\0device_traces]]}(X\x06\0\0\0actionX\x05\0\0\0fr\xffeeX\x04\0\0\0addrK\x05X\x04\0\0\0sizeK\x07uaas.";
+    let pickle = b"\x80\x02}X\x0d\0\0\0device_traces]](}(X\x06\0\0\0actionX\x05\0\0\0fr\xffeeX\x04\0\0\0addrK\x05X\x04\0\0\0sizeK\x07u2eas.";
     let trace = read(pickle).unwrap();
     assert_eq!(
         (trace.unknown_actions, trace.unknown_names.join(", ")),
-        (1, "fr\u{fffd}ee".to_owned())
+        (2, "fr\u{fffd}ee".to_owned())
     );
 }
 

@@ -1,78 +1,179 @@
 //! The log of RMM's `logging_resource_adaptor`, as RMM 0.15 to 26 write it: `%t,%H:%M:%S.%f,ACTION,%p,%zu,STREAM` with a hexadecimal
-//! stream handle. Up to 0.16 that was a decimal number: read as this it tells streams apart as well.
+//! stream handle. Up to 0.16 that was a decimal number: read as this it tells streams apart as well. Before 0.15 the log had other columns
+//! (`Event Type,Device ID,Address,Stream,Size (bytes),...`); columns are found by their names.
 //!
 //! A log may begin when its program had begun before: what is freed first is taken for live when it began, of the size and on the stream of its
 //! free. Addresses name blocks, so they come again. A stream that frees another stream's block is not kept. RMM's guide once called a free
-//! `deallocate`; both are read.
+//! `deallocate`; both are read. A free of 0 bytes is one of unknown size: old versions did not know it.
+//!
+//! RMM logs a free once it is done. By then another thread may have got the address, and may have logged that: the first free after that
+//! is the late one, of the block before.
 
-use super::builder::Builder;
+use super::builder::{Builder, Wrong};
 use super::error::Problem;
-use super::lines::{Field, Row};
+use super::fields::{Field, Fields};
 
-pub(super) const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
+pub(super) const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 const ACTIONS: &str = "allocate, free, deallocate or allocate failure";
 const POINTER: &str = "an address such as 0x7f8a40000000";
 const STREAM: &str = "a stream handle in hexadecimal";
 
-pub(super) fn row(builder: &mut Builder, row: &mut Row<'_>) -> Result<(), Problem> {
-    row.field("a thread")?;
-    row.field("a time")?;
-    let action = row.field(ACTIONS)?;
-    if !matches!(action.text, b"allocate" | b"free" | b"deallocate" | b"allocate failure") {
-        return Err(row.unexpected(action.column, ACTIONS, action.text));
-    }
-    let pointer = row.field(POINTER)?;
-    let id = match pointer.text {
-        b"(nil)" => 0,
-        _ => hexadecimal(row, &pointer, POINTER)?,
-    };
-    let (bytes, bytes_at) = row.number("a size in bytes")?;
-    let stream = row.field(STREAM)?;
-    row.end()?;
-    let stream_at = stream.column;
-    let stream = hexadecimal(row, &stream, STREAM)?;
-    let at = [pointer.column, bytes_at, stream_at];
-    let name = || format!("the block at 0x{id:x}");
-    match action.text {
-        b"allocate failure" => {
-            builder.recorded_failure();
-            Ok(())
+/// CUDA's handle of the default stream, and of the one that each thread has of its own (`cudaStreamLegacy`, `cudaStreamPerThread`).
+const LEGACY: u64 = 1;
+const PER_THREAD: u64 = 2;
+
+/// Where a file has its columns.
+#[derive(Clone, Debug)]
+pub(super) struct Columns {
+    thread: Option<usize>,
+    /// Logs before 0.15 are of all devices.
+    device: Option<usize>,
+    /// What the first row has there.
+    first_device: Option<Vec<u8>>,
+    action: usize,
+    pointer: usize,
+    size: usize,
+    stream: usize,
+    /// How many columns there are; no number where the last is a text with commas.
+    all: Option<usize>,
+}
+
+enum Action {
+    Allocate,
+    Free,
+    Failure,
+}
+
+impl Action {
+    fn of(name: &[u8]) -> Option<Action> {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        match () {
+            () if is("allocate") || is("alloc") => Some(Action::Allocate),
+            () if is("free") || is("deallocate") => Some(Action::Free),
+            () if is("allocate failure") => Some(Action::Failure),
+            () => None,
         }
-        // Every block of 0 bytes may have the same address: none of them is kept.
-        b"allocate" if bytes == 0 => {
-            builder.zero_sized();
-            Ok(())
-        }
-        // That of no block, unless it has no bytes.
-        _ if id == 0 && bytes > 0 => Err(row.unexpected(pointer.column, POINTER, pointer.text)),
-        b"allocate" => builder
-            .alloc(id, bytes, stream)
-            .map_err(|wrong| wrong.at(row, at, &name())),
-        _ => builder
-            .free_sized(id, bytes, stream)
-            .map_err(|wrong| wrong.at(row, at, &name())),
     }
 }
 
-/// A hexadecimal number with or without `0x`.
-fn hexadecimal(row: &Row<'_>, field: &Field<'_>, expected: &str) -> Result<u64, Problem> {
-    let digits = field.text.strip_prefix(b"0x").unwrap_or(field.text);
-    if digits.is_empty() {
-        return Err(row.unexpected(field.column, expected, field.text));
+impl Columns {
+    pub(super) fn of(header: &Fields<'_>) -> Option<Columns> {
+        let location = header.find(&["Location"]);
+        Some(Columns {
+            thread: header.find(&["Thread"]),
+            device: header.find(&["Device ID"]),
+            first_device: None,
+            action: header.find(&["Action", "Event Type"])?,
+            pointer: header.find(&["Pointer", "Address"])?,
+            size: header.find(&["Size", "Size (bytes)"])?,
+            stream: header.find(&["Stream"])?,
+            all: location.is_none().then_some(header.count()),
+        })
     }
-    let mut number = 0u64;
-    for byte in digits {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            b'A'..=b'F' => byte - b'A' + 10,
-            _ => return Err(row.unexpected(field.column, expected, field.text)),
+
+    /// The usual columns, of a log whose first line is a row: its beginning is lacking, and the header with it.
+    pub(super) fn of_row(row: &Fields<'_>) -> Option<Columns> {
+        let columns = Columns {
+            thread: Some(0),
+            device: None,
+            first_device: None,
+            action: 2,
+            pointer: 3,
+            size: 4,
+            stream: 5,
+            all: Some(6),
         };
-        if number >> 60 != 0 {
-            return Err(row.too_large(field, expected));
-        }
-        number = number << 4 | u64::from(digit);
+        let is_row = row.count() == 6
+            && Action::of(row.get(2)?.text).is_some()
+            && pointer(row, &row.get(3)?).is_ok()
+            && row.number(4, "").is_ok();
+        is_row.then_some(columns)
     }
-    Ok(number)
+
+    /// Reads a row. What is odd about one that is taken all the same is in the answer.
+    pub(super) fn row(&mut self, builder: &mut Builder, fields: &Fields<'_>) -> Result<Option<Problem>, Problem> {
+        let row = fields.row();
+        let action = fields.field(self.action, ACTIONS)?;
+        let Some(kind) = Action::of(action.text) else {
+            return Err(row.unexpected(action.column, ACTIONS, action.text));
+        };
+        let address = fields.field(self.pointer, POINTER)?;
+        if matches!(kind, Action::Failure) {
+            builder.recorded_failure();
+            return Ok(None);
+        }
+        let id = pointer(fields, &address)?;
+        let (bytes, bytes_at) = fields.number(self.size, "a size in bytes")?;
+        let stream = fields.field(self.stream, STREAM)?;
+        if let Some(all) = self.all {
+            fields.end(all)?;
+        }
+        let stream_at = stream.column;
+        let stream = self.stream(fields, &stream)?;
+        self.check_device(fields)?;
+        let at = |wrong: Wrong| {
+            wrong.at(
+                row,
+                [address.column, bytes_at, stream_at],
+                &format!("the block at 0x{id:x}"),
+            )
+        };
+        match kind {
+            // Every block of 0 bytes may have the same address: none of them is kept.
+            Action::Allocate if bytes == 0 => {
+                builder.zero_sized();
+                Ok(None)
+            }
+            // That of no block, unless it has no bytes.
+            _ if id == 0 && bytes > 0 => Err(row.unexpected(address.column, POINTER, address.text)),
+            Action::Allocate => builder.alloc_again(id, bytes, stream).map(|()| None).map_err(at),
+            _ => builder.free_sized(id, bytes, stream).map(|odd| odd.map(at)).map_err(at),
+        }
+    }
+
+    /// A stream's number: its handle, or one of the thread's own.
+    fn stream(&self, fields: &Fields<'_>, field: &Field<'_>) -> Result<u64, Problem> {
+        let handle = fields.hexadecimal(field, STREAM).or_else(|error| {
+            let name = field.text.to_ascii_lowercase();
+            match name.strip_prefix(b"cuda_stream_").unwrap_or(&name) {
+                b"(nil)" | b"default" | b"legacy" => Ok(0),
+                b"per_thread" | b"per-thread" => Ok(PER_THREAD),
+                _ => Err(error),
+            }
+        })?;
+        match handle {
+            LEGACY => Ok(0),
+            PER_THREAD => {
+                let thread = self.thread.and_then(|column| fields.number(column, "").ok());
+                Ok(of_thread(thread.map_or(0, |(thread, _)| thread)))
+            }
+            handle => Ok(handle),
+        }
+    }
+
+    /// That it is the device of the first row: one device is replayed.
+    fn check_device(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
+        let Some(field) = self.device.and_then(|column| fields.get(column)) else {
+            return Ok(());
+        };
+        let first = self.first_device.get_or_insert_with(|| field.text.to_vec());
+        if field.text != &first[..] {
+            let expected = "the device of the first row, the only one that is replayed";
+            return Err(fields.row().unexpected(field.column, expected, field.text));
+        }
+        Ok(())
+    }
+}
+
+/// The number of a thread's own stream. Handles are addresses, or small: none has the highest bit.
+fn of_thread(thread: u64) -> u64 {
+    1 << 63 | thread << 2 | PER_THREAD
+}
+
+fn pointer(fields: &Fields<'_>, field: &Field<'_>) -> Result<u64, Problem> {
+    match field.text {
+        b"(nil)" => Ok(0),
+        _ => fields.hexadecimal(field, POINTER),
+    }
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::tests::{RMM, alloc, free, read};
-use super::{Format, Op, Trace};
+use super::{Format, Odd, Op, Trace};
 
 /// A row; the last two fields are size and stream.
 fn row(action: &str, pointer: u64, size: u64, stream: u64) -> String {
@@ -76,19 +76,77 @@ fn what_the_log_frees_twice_was_not_live_before() {
     let (allocate, of_it) = (row("allocate", 0x10, 8, 0), row("free", 0x10, 8, 0));
     // Allocated, and assumed to have been.
     for rows in [&[&allocate, &of_it, &of_it][..], &[&of_it, &of_it]] {
-        let text: String = rows.iter().map(|row| row.as_str()).collect();
-        let said = read(format!("{RMM}{text}")).unwrap_err().to_string();
+        let rows: Vec<String> = rows.iter().map(|row| (*row).clone()).collect();
+        let trace = log(&rows);
         let twice = "column 10: the block at 0x10 is not live (never allocated, or freed before); expected one that is";
-        assert_eq!(said, format!("line {}, {twice}", rows.len() + 1));
+        assert_eq!(trace.odd.first, format!("line {}, {twice}", rows.len() + 1));
+        assert_eq!((trace.odd.rows, trace.ops.len()), (1, 2));
     }
     let nothing = read(format!("{RMM}1,2,free,(nil),8,0\n")).unwrap_err().to_string();
     assert!(nothing.starts_with("line 2, column 10: found \"(nil)\""), "{nothing}");
     let large = [u64::MAX, 1].map(|size| row("free", size, size, 0)).concat();
-    let said = read(format!("{RMM}{large}")).unwrap_err().to_string();
+    let trace = read(format!("{RMM}{large}")).unwrap();
+    let said = &trace.odd.first;
     assert!(
         said.starts_with("line 3, column 14: the sum of all live blocks"),
         "{said}"
     );
+}
+
+/// RMM before 0.15 did not know it.
+#[test]
+fn a_free_of_0_bytes_is_one_of_unknown_size() {
+    let trace = log(&[
+        row("allocate", 0x10, 8, 0),
+        row("free", 0x10, 0, 0),
+        row("free", 0x20, 0, 0),
+    ]);
+    assert_eq!(trace.ops, [alloc(0, 0, 8), free(0)]);
+    assert_eq!((trace.others, trace.assumed, trace.odd), (1, 0, Odd::default()));
+}
+
+/// Of a thread that frees a block and tells it once another thread has got its address.
+#[test]
+fn a_free_that_comes_after_the_next_allocation_is_of_the_block_before() {
+    let (one, two) = (row("allocate", 0x10, 8, 0), row("allocate", 0x10, 5, 7));
+    let (free_one, free_two) = (row("free", 0x10, 8, 0), row("free", 0x10, 5, 7));
+    let ops = [alloc(0, 0, 8), free(0), alloc(0, 1, 5), free(0)];
+    let trace = log(&[one.clone(), two.clone(), free_one.clone(), free_two.clone()]);
+    assert_eq!((&trace.ops[..], trace.assumed, trace.odd.sizes), (&ops[..], 0, 0));
+    assert_eq!(trace.odd, Odd::default());
+    // Where the free is lacking, it is assumed.
+    let trace = log(&[one, two]);
+    assert_eq!((&trace.ops[..], trace.assumed), (&ops[..3], 1));
+    assert_eq!(trace.odd, Odd::default());
+}
+
+/// CUDA's names of the default stream, and of the one that each thread has.
+#[test]
+fn streams_of_threads_are_told_apart() {
+    let row = |thread: &str, stream: &str| format!("{thread},2,allocate,0x{thread},8,{stream}\n");
+    let rows = [
+        ("1", "0x2"),
+        ("2", "0x2"),
+        ("3", "0"),
+        ("4", "0x1"),
+        ("5", "(nil)"),
+        ("6", "default"),
+    ];
+    let rows: Vec<String> = rows.iter().map(|(thread, stream)| row(thread, stream)).collect();
+    let trace = log(&[
+        &rows[..],
+        &[row("1a", "per_thread").replace("1a,", "1,"), row("8", "other")],
+    ]
+    .concat());
+    let streams: Vec<u16> = trace
+        .ops
+        .iter()
+        .filter_map(|op| match op {
+            Op::Alloc { stream, .. } => Some(*stream),
+            Op::Free { .. } => None,
+        })
+        .collect();
+    assert_eq!((&streams[..], trace.odd.rows), (&[0, 1, 2, 2, 2, 2, 0][..], 1));
 }
 
 /// Without the slots, which may be others.

@@ -82,6 +82,44 @@ pub(crate) fn driver_module(root: &Root) -> Fact<String> {
     found.ok_or_else(|| "/proc/driver/nvidia/version names no version".into())
 }
 
+/// What the kernel module tells of a card, also of one that NVML has lost.
+pub(crate) struct Card {
+    pub(crate) name: String,
+    /// As text, `GPU-...`.
+    pub(crate) uuid: String,
+    /// As NVML writes it: `00000000:01:00.0`.
+    pub(crate) pci: String,
+}
+
+/// The cards that the kernel module drives, by bus id: the order in which NVML counts them. From
+/// `/proc/driver/nvidia/gpus/BUS/information`, lines of `GPU UUID: \t GPU-...`; `GPU Excluded: Yes` is not NVML's.
+pub(crate) fn cards(root: &Root) -> Vec<Card> {
+    /// More than any machine has.
+    const MAX: usize = 256;
+    let place = Path::new("proc/driver/nvidia/gpus");
+    let entries = std::fs::read_dir(root.path(place)).into_iter().flatten();
+    let mut buses: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .take(MAX)
+        .collect();
+    buses.sort();
+    let card = |bus: String| {
+        let bytes = root.read(place.join(&bus).join("information"), 4096).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.map(|value| clean_line(value.trim().as_bytes(), 96))
+                .unwrap_or_default()
+        };
+        (field("GPU Excluded:") != "Yes").then(|| Card {
+            name: field("Model:"),
+            uuid: field("GPU UUID:"),
+            pci: format!("0000{}", clean_line(bus.to_uppercase().as_bytes(), 28)),
+        })
+    };
+    buses.into_iter().filter_map(card).collect()
+}
+
 fn device_nodes(root: &Root) -> Vec<DeviceNode> {
     /// More than any machine has.
     const MAX: usize = 256;

@@ -18,19 +18,20 @@ pub(crate) fn without_limit() -> Reading<HostMemory> {
     let only_memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     // A new one each time: a used one would go on giving its last figures once `/proc/meminfo` cannot be read.
     match System::new_with_specifics(only_memory) {
-        Ok(system) => checked(system.total_memory(), system.available_memory()),
+        Ok(system) => checked(system.total_memory(), system.available_memory(), system.free_memory()),
         Err(e) => Reading::Failed(format!("reading the host's memory: {e}")),
     }
 }
 
 /// `sysinfo` leaves 0 where it could not read.
-fn checked(total: u64, available: u64) -> Reading<HostMemory> {
+fn checked(total: u64, available: u64, free: u64) -> Reading<HostMemory> {
     if total == 0 || available > total {
         return Reading::Failed("/proc/meminfo cannot be read or has no usable MemTotal and MemAvailable".into());
     }
     Reading::Value(HostMemory {
         total,
         available,
+        free: free.min(total),
         limit: None,
     })
 }
@@ -59,9 +60,9 @@ mod tests {
     #[test]
     fn zero_and_nonsense_are_no_figures() {
         for (total, available) in [(0, 0), (0, 5), (5, 6)] {
-            assert!(matches!(checked(total, available), Reading::Failed(why) if why.contains("/proc/meminfo")));
+            assert!(matches!(checked(total, available, 0), Reading::Failed(why) if why.contains("/proc/meminfo")));
         }
-        assert!(checked(5, 0).value().is_some());
+        assert!(checked(5, 0, 0).value().is_some());
     }
 
     #[test]

@@ -6,19 +6,21 @@
 mod calls;
 mod gpu;
 mod load;
+mod memory;
 mod mig;
 mod processes;
 mod slow;
+mod stub;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calls::Calls;
+use calls::{Calls, Code};
 use gpu::Row;
 use slow::SlowSampler;
 
-use crate::{NvmlSample, NvmlState, Root};
+use crate::{Gpu, NvmlSample, NvmlState, Root, facts};
 
 /// More than any machine has; bounds what a broken library can make us do.
 const MAX_GPUS: u32 = 256;
@@ -45,7 +47,14 @@ impl Nvml {
     /// [`NvmlState::Missing`] when there is no such library (or no such file), [`NvmlState::Failed`] when it is there
     /// and does not work.
     pub fn load(lib: Option<&Path>) -> Result<Nvml, NvmlState> {
-        let root = Root::default();
+        Nvml::load_below(lib, Root::default())
+    }
+
+    /// The same, with another tree in place of `/` for what is read of the kernel's.
+    ///
+    /// # Errors
+    /// Those of [`Nvml::load`].
+    pub fn load_below(lib: Option<&Path>, root: Root) -> Result<Nvml, NvmlState> {
         let calls = load::load(lib, &root)?;
         Ok(Nvml {
             driver: calls.driver_version().ok(),
@@ -58,6 +67,12 @@ impl Nvml {
         })
     }
 
+    /// Takes over what was known of the GPUs before the library was loaded again: one that does not come back stays in
+    /// the list, lost.
+    pub fn remember(&mut self, gpus: Vec<Gpu>) {
+        self.rows = gpus.into_iter().map(Row::known).collect();
+    }
+
     /// What NVML says now. A GPU that was seen once stays in the list, lost if need be, with its last known figures.
     pub fn sample(&mut self) -> NvmlSample {
         let state = match self.calls.device_count() {
@@ -66,9 +81,9 @@ impl Nvml {
                 NvmlState::Ready
             }
             Err(code) => {
-                let why = self.calls.text(code);
+                let why = code.text();
                 self.rows.iter_mut().for_each(|row| row.lose(&why));
-                load::failed(&self.calls, code, &self.root)
+                load::failed(code, &self.root)
             }
         };
         self.merge_slow();
@@ -95,8 +110,13 @@ impl Nvml {
         for index in 0..count {
             self.read_gpu(index);
         }
-        for row in self.rows.iter_mut().skip(count as usize) {
-            row.lose("no longer listed by the driver");
+        // The driver counts on without those that fell out of its list: their places behind the others are numbers that
+        // it does not give.
+        for (at, row) in (0..).zip(&mut self.rows) {
+            row.gpu.index = at;
+            if at >= count {
+                row.leave_list();
+            }
         }
     }
 
@@ -107,34 +127,29 @@ impl Nvml {
         }
         let device = match self.calls.device(index) {
             Ok(device) => device,
-            Err(code) => return self.rows[at].refuse(&self.calls, code),
+            Err(code) => return self.refused(at, code),
         };
         if !self.rows[at].identified {
-            let found = Row::identify(&self.calls, index, device);
-            self.place(at, found);
+            match Row::identify(&self.calls, index, &device) {
+                Ok(found) => place(&mut self.rows, at, found),
+                Err(code) => return self.refused(at, code),
+            }
         }
-        self.rows[at].read(&self.calls, device);
+        self.rows[at].read(&self.calls, &device);
     }
 
-    /// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A
-    /// card that gives no UUID is taken for the one that was here.
-    fn place(&mut self, at: usize, found: Row) {
-        let known = found
-            .gpu
-            .uuid
-            .and_then(|uuid| self.rows.iter().skip(at).position(|row| row.gpu.uuid == Some(uuid)));
-        let here = found.gpu.uuid.is_none() || self.rows[at].gpu.uuid.is_none();
-        match known.or(here.then_some(0)) {
-            Some(offset) => {
-                self.rows.swap(at, at + offset);
-                self.rows[at].take_identity(found);
-            }
-            None => {
-                self.rows.insert(at, found);
-                self.rows.truncate(MAX_GPUS as usize);
-                self.rows.iter_mut().skip(at + 1).for_each(|row| row.identified = false);
+    /// The driver keeps the GPU at this index to itself. Of one that was lost before anybody looked the kernel module
+    /// still tells who it is; the two list the same cards in the same order unless their numbers differ.
+    fn refused(&mut self, at: usize, code: Code) {
+        if code.is_lost() && !self.rows[at].is_known() {
+            let cards = facts::cards(&self.root);
+            if cards.len() == self.listed as usize
+                && let Some(card) = cards.into_iter().nth(at)
+            {
+                self.rows[at].take_card(card);
             }
         }
+        self.rows[at].refuse(code);
     }
 
     fn merge_slow(&mut self) {
@@ -142,6 +157,27 @@ impl Nvml {
         let latest = slow.latest_and_request();
         for row in &mut self.rows {
             row.merge_slow(&latest);
+        }
+    }
+}
+
+/// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A
+/// card that gives no UUID is taken for the one that was here.
+fn place(rows: &mut Vec<Row>, at: usize, found: Row) {
+    let known = found
+        .gpu
+        .uuid
+        .and_then(|uuid| rows.iter().skip(at).position(|row| row.gpu.uuid == Some(uuid)));
+    let here = found.gpu.uuid.is_none() || rows[at].gpu.uuid.is_none();
+    match known.or(here.then_some(0)) {
+        Some(offset) => {
+            rows.swap(at, at + offset);
+            rows[at].take_identity(found);
+        }
+        None => {
+            rows.insert(at, found);
+            rows.truncate(MAX_GPUS as usize);
+            rows.iter_mut().skip(at + 1).for_each(|row| row.identified = false);
         }
     }
 }

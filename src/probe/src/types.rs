@@ -27,6 +27,18 @@ impl<T> Reading<T> {
         }
     }
 
+    /// The same reason for another figure: that there is none.
+    ///
+    /// A figure is none of the reasons, and is taken for one that was not asked.
+    pub(crate) fn none<U>(self) -> Reading<U> {
+        match self {
+            Reading::Value(_) | Reading::Pending => Reading::Pending,
+            Reading::NotSupported => Reading::NotSupported,
+            Reading::NoPermission => Reading::NoPermission,
+            Reading::Failed(text) => Reading::Failed(text),
+        }
+    }
+
     /// Why there is no figure, in words; `None` when there is one.
     pub fn reason(&self) -> Option<String> {
         match self {
@@ -39,18 +51,42 @@ impl<T> Reading<T> {
     }
 }
 
-/// Device memory in bytes. What is used, reserved and free adds up to the total.
+/// Device memory in bytes, as far as what the driver says can be. Its figures need not add up: of a GPU that uses the
+/// host's memory the rest is the host's programs'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Memory {
     /// All of it.
     pub total: u64,
-    /// Held by processes, and where `reserved` is `None` by the driver too.
-    pub used: u64,
+    /// Held by processes, and where `reserved` is `None` by the driver too. `None`: nothing that can be is said. On a GPU
+    /// that uses the host's memory what NVML counts for its processes, `None` where it does not count them all.
+    pub used: Option<u64>,
     /// Held by the driver and firmware for themselves. `None`: not told apart from `used` (drivers without NVML's memory
     /// v2 call, before R510; GPUs that use the host's memory).
     pub reserved: Option<u64>,
-    /// Available.
-    pub free: u64,
+    /// Available, as the driver says; of a GPU that uses the host's memory the host's `MemAvailable`. `None`: nothing
+    /// that can be is said.
+    pub free: Option<u64>,
+    /// What the driver says and cannot be.
+    pub doubted: Doubted,
+}
+
+/// Figures of a device's memory that are larger than they can be, in bytes as the driver says them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Doubted {
+    /// Said to be used.
+    pub used: Option<u64>,
+    /// Said to be reserved.
+    pub reserved: Option<u64>,
+    /// Said to be free.
+    pub free: Option<u64>,
+}
+
+impl Doubted {
+    /// The figures with their names.
+    pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let figures = [("used", self.used), ("reserved", self.reserved), ("free", self.free)];
+        figures.into_iter().filter_map(|(name, said)| Some((name, said?)))
+    }
 }
 
 /// How a process uses a GPU.
@@ -75,6 +111,8 @@ pub struct GpuProcess {
     pub used: Reading<u64>,
     /// GPU instance it runs in when MIG is on; the same number as [`MigDevice::instance`].
     pub mig: Option<u32>,
+    /// It shares the GPU through a server of CUDA's Multi-Process Service.
+    pub mps: bool,
 }
 
 /// Whether a GPU answers.
@@ -94,12 +132,21 @@ pub struct MigDevice {
     pub index: u32,
     /// GPU instance id, which processes are listed under. Several MIG devices may share one.
     pub instance: Option<u32>,
-    /// Its own UUID text.
+    /// Its own UUID text: `MIG-` and 16 bytes, on drivers before R470 `MIG-GPU-UUID/INSTANCE/COMPUTE INSTANCE`.
     pub uuid: String,
     /// Profile or name.
     pub name: String,
     /// Its memory.
     pub memory: Reading<Memory>,
+    /// Processes on it, by pid.
+    pub processes: Reading<Vec<GpuProcess>>,
+}
+
+impl MigDevice {
+    /// The 16 bytes of its UUID, where it has one of its own.
+    pub fn uuid_bytes(&self) -> Option<[u8; 16]> {
+        crate::uuid::bytes(&self.uuid)
+    }
 }
 
 /// What NVML measures of a GPU besides memory.
@@ -121,6 +168,21 @@ pub struct Sensors {
     pub pcie_tx: Reading<u64>,
 }
 
+impl Sensors {
+    /// Of a device that has none.
+    pub fn not_supported() -> Sensors {
+        Sensors {
+            utilization: Reading::NotSupported,
+            memory_utilization: Reading::NotSupported,
+            temperature: Reading::NotSupported,
+            power: Reading::NotSupported,
+            power_limit: Reading::NotSupported,
+            pcie_rx: Reading::NotSupported,
+            pcie_tx: Reading::NotSupported,
+        }
+    }
+}
+
 /// One GPU, as NVML sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gpu {
@@ -136,16 +198,28 @@ pub struct Gpu {
     pub state: GpuState,
     /// Memory v2 where the driver has it.
     pub memory: Reading<Memory>,
-    /// GPU memory is the host's memory (GB10 and the like): `memory` then comes from the host.
-    pub shared_with_host: bool,
+    /// The host's memory, where the GPU has none of its own (GB10 and the like).
+    pub host: Option<HostMemory>,
     /// What is measured besides memory.
     pub sensors: Sensors,
     /// How old the two PCIe figures are; they are measured apart from the others, at their own pace.
     pub pcie_age: Option<Duration>,
-    /// Processes on it, by pid.
+    /// Processes on it, by pid, but for those on its MIG devices.
     pub processes: Reading<Vec<GpuProcess>>,
     /// MIG devices; empty when MIG is off.
     pub mig: Vec<MigDevice>,
+}
+
+impl Gpu {
+    /// Every process on it, those on its MIG devices too. A process on two of them is there twice.
+    pub fn all_processes(&self) -> impl Iterator<Item = &GpuProcess> {
+        let parts = self.mig.iter().map(|part| &part.processes);
+        [&self.processes]
+            .into_iter()
+            .chain(parts)
+            .filter_map(Reading::value)
+            .flatten()
+    }
 }
 
 /// Why NVML is not there. Decides whether the dashboard may simulate (only on [`NvmlState::Missing`]).
@@ -205,6 +279,9 @@ pub struct HostMemory {
     pub total: u64,
     /// What a new program could have (`MemAvailable`).
     pub available: u64,
+    /// What nothing is in (`MemFree`): less than `available`, by caches that the kernel drops when memory is wanted. CUDA
+    /// gives it out as a device's free memory on GPUs that use the host's.
+    pub free: u64,
     /// What the control group of this process may have, a container's or a batch job's; `None` where none is set or it
     /// cannot be read.
     pub limit: Option<MemoryLimit>,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpumem_fake_nvml::FakeNvml;
-use gpumem_probe::{GpuState, Memory, Nvml, NvmlState, ProcessKind, Reading, host_memory};
+use gpumem_probe::{Doubted, Gpu, GpuState, Memory, Nvml, NvmlState, ProcessKind, Reading, Root, host_memory};
 
 const MIB: u64 = 1 << 20;
 
@@ -56,12 +56,13 @@ fn one_idle_h100() {
     assert_eq!(gpu.pci, "00000000:01:00.0");
     let memory = Memory {
         total: 81559 * MIB,
-        used: 0,
+        used: Some(0),
         reserved: Some(480 * MIB),
-        free: 81079 * MIB,
+        free: Some(81079 * MIB),
+        ..Memory::default()
     };
     assert_eq!(gpu.memory, Reading::Value(memory));
-    assert!(!gpu.shared_with_host);
+    assert_eq!(gpu.host, None);
     assert_eq!(gpu.processes, Reading::Value(vec![]));
     assert_eq!(
         (&gpu.sensors.temperature, &gpu.sensors.power),
@@ -78,9 +79,9 @@ fn several_gpus_keep_their_figures_apart() {
     let mut stage = stage("gpus=3;gpu1.used=2G;gpu2.name=Tesla T4;gpu2.utilization=97;gpu2.memory_utilization=40");
     let gpus = stage.nvml.sample().gpus;
     assert_eq!(gpus.iter().map(|g| g.index).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(gpus[1].memory.value().unwrap().used, 2048 * MIB);
+    assert_eq!(gpus[1].memory.value().unwrap().used.unwrap(), 2048 * MIB);
     assert_eq!(
-        (gpus[0].memory.value().unwrap().used, gpus[2].name.as_str()),
+        (gpus[0].memory.value().unwrap().used.unwrap(), gpus[2].name.as_str()),
         (0, "Tesla T4")
     );
     assert_eq!(
@@ -132,6 +133,14 @@ fn process_lists_of_older_drivers() {
         "nvmlDeviceGetGraphicsRunningProcesses_v3",
     ];
     assert_eq!(old_stage(text, &lacking).nvml.sample().gpus[0].processes, newest);
+    // Before instances there were no fields for them.
+    let oldest = [
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetComputeRunningProcesses_v2",
+        "nvmlDeviceGetGraphicsRunningProcesses_v2",
+    ];
+    assert_eq!(old_stage(text, &oldest).nvml.sample().gpus[0].processes, newest);
     // The first drivers of R535: larger records under the same name.
     let r535 = format!("{text};process_bytes=32");
     let mut stage = old_stage(&r535, &["nvmlDeviceGetRunningProcessDetailList"]);
@@ -165,33 +174,76 @@ fn memory_v1_counts_the_drivers_share_as_used_and_says_so() {
         .remove(0);
     let memory = Memory {
         total: 81559 * MIB,
-        used: 580 * MIB,
+        used: Some(580 * MIB),
         reserved: None,
-        free: 80979 * MIB,
+        free: Some(80979 * MIB),
+        ..Memory::default()
     };
     assert_eq!(gpu.memory, Reading::Value(memory));
-    assert!(!gpu.shared_with_host);
+    assert_eq!(gpu.host, None);
 }
 
+/// The host's own figures had an idle GPU use what the host's programs do.
 #[test]
 fn memory_that_is_the_hosts() {
-    let gpu = stage("gpu0.name=NVIDIA GB10;gpu0.memory=not_supported")
-        .nvml
-        .sample()
-        .gpus
-        .remove(0);
-    let host = host_memory();
-    let memory = gpu.memory.value().unwrap();
-    assert!(gpu.shared_with_host);
-    assert_eq!(memory.total, host.value().unwrap().total);
-    assert_eq!((memory.used + memory.free, memory.reserved), (memory.total, None));
-    assert_eq!(gpu.sensors.temperature, Reading::Value(30));
+    for memory in ["memory=not_supported", "total=0;gpu0.reserved=0"] {
+        let gb10 = format!("gpu0.name=NVIDIA GB10;gpu0.{memory}");
+        let mut stage = stage(&format!(
+            "{gb10};gpu0.process=10:5M:compute;gpu0.process=11:6M:graphics"
+        ));
+        let gpu = stage.nvml.sample().gpus.remove(0);
+        let (memory, host) = (gpu.memory.value().unwrap(), gpu.host.unwrap());
+        assert_eq!(memory.total, host_memory().value().unwrap().total);
+        assert_eq!((memory.used, memory.reserved), (Some(11 * MIB), None));
+        assert_eq!(memory.free, Some(host.available));
+        assert!(host.free <= host.available && host.available < host.total, "{host:?}");
+        assert_eq!(gpu.sensors.temperature, Reading::Value(30));
+        // One process that is not counted leaves the sum unknown.
+        stage.fake.play(&format!("{gb10};gpu0.process=10:-:compute")).unwrap();
+        assert_eq!(stage.nvml.sample().gpus[0].memory.value().unwrap().used, None);
+    }
 }
 
+/// A card of its own showed the host's memory as its own.
 #[test]
-fn figures_that_do_not_add_up_are_no_figures() {
-    let gpu = stage("gpu0.used=18446744073709551615").nvml.sample().gpus.remove(0);
-    assert!(matches!(gpu.memory, Reading::Failed(why) if why.contains("add up")));
+fn a_card_that_does_not_tell_its_memory_is_not_given_the_hosts() {
+    let gpu = stage("gpu0.memory=not_supported").nvml.sample().gpus.remove(0);
+    assert_eq!((gpu.memory, gpu.host), (Reading::NotSupported, None));
+    let gpu = stage("gpu0.total=0;gpu0.reserved=0").nvml.sample().gpus.remove(0);
+    let why = gpu.memory.reason().unwrap();
+    assert!(why.starts_with("not reported") && gpu.host.is_none(), "{why}");
+}
+
+/// One sum that did not come out discarded all figures, and shares above the whole were shown.
+#[test]
+fn a_figure_that_cannot_be_takes_no_other_with_it() {
+    const MAD: u64 = u64::MAX;
+    let memory = |scenario: &str| *stage(scenario).nvml.sample().gpus[0].memory.value().unwrap();
+    let mad_used = memory(&format!("gpu0.used={MAD};gpu0.free=79G"));
+    let expected = Memory {
+        total: 81559 * MIB,
+        used: Some((81559 - 480 - (79 << 10)) * MIB),
+        reserved: Some(480 * MIB),
+        free: Some(79 << 30),
+        doubted: Doubted {
+            used: Some(MAD),
+            ..Doubted::default()
+        },
+    };
+    assert_eq!(mad_used, expected);
+    // What is free is NVML's own word: it was recomputed.
+    let free = memory("gpu0.used=1G;gpu0.free=70G");
+    assert_eq!((free.used, free.free), (Some(1 << 30), Some(70 << 30)));
+    let nothing = memory(&format!("gpu0.used={MAD}"));
+    assert_eq!((nothing.total, nothing.used, nothing.free), (81559 * MIB, None, None));
+    let scenario = "gpu0.utilization=4294967295;gpu0.memory_utilization=100;gpu0.process=10:16777216G:compute;gpu0.process=11:1G:compute";
+    let gpu = stage(scenario).nvml.sample().gpus.remove(0);
+    let why = gpu.sensors.utilization.reason().unwrap();
+    assert!(why.contains("4294967295 %"), "{why}");
+    assert_eq!(gpu.sensors.memory_utilization, Reading::Value(100));
+    let list = gpu.processes.value().unwrap();
+    assert!(list[0].used.reason().unwrap().contains("more than the device has"));
+    assert_eq!(list[1].used, Reading::Value(1 << 30));
 }
 
 #[test]
@@ -204,12 +256,64 @@ fn mig_devices_have_memory_and_processes_of_their_own() {
         (1, Some(2), "1g.10gb")
     );
     assert!(gpu.mig[0].uuid.starts_with("MIG-") && gpu.mig[0].uuid != gpu.mig[1].uuid);
-    assert_eq!(gpu.mig[0].memory.value().unwrap().used, 1024 * MIB);
-    let listed: Vec<_> = gpu.processes.value().unwrap().iter().map(|p| (p.pid, p.mig)).collect();
-    assert_eq!(listed, [(10, Some(1)), (11, Some(2))]);
+    assert_eq!(gpu.mig[0].memory.value().unwrap().used.unwrap(), 1024 * MIB);
+    assert_eq!(listed(&gpu), [vec![(10, Some(1))], vec![(11, Some(2))], vec![]]);
     assert_eq!(gpu.sensors.utilization, Reading::NotSupported);
     stage.fake.play("gpu0.mig=0").unwrap();
     assert!(stage.nvml.sample().gpus[0].mig.is_empty());
+}
+
+/// Pids and instances of the processes on each MIG device, and on the GPU aside from them.
+fn listed(gpu: &Gpu) -> Vec<Vec<(u32, Option<u32>)>> {
+    let lists = gpu.mig.iter().map(|part| &part.processes).chain([&gpu.processes]);
+    let told =
+        |list: &Reading<Vec<gpumem_probe::GpuProcess>>| list.value().unwrap().iter().map(|p| (p.pid, p.mig)).collect();
+    lists.map(told).collect()
+}
+
+#[test]
+fn a_process_on_two_mig_devices_is_on_both() {
+    let scenario = "gpu0.mig=2;gpu0.process=10:5M:compute:1;gpu0.process=10:6M:compute:2;gpu0.process=12:1M:compute";
+    let gpu = stage(scenario).nvml.sample().gpus.remove(0);
+    let expected = [vec![(10, Some(1))], vec![(10, Some(2))], vec![(12, None)]];
+    assert_eq!(listed(&gpu), expected);
+    assert_eq!(gpu.mig[1].processes.value().unwrap()[0].used, Reading::Value(6 * MIB));
+    // Users who are no administrators see those of the MIG devices.
+    let scenario = format!("{scenario};gpu0.whole_list=no_permission");
+    let gpu = stage(&scenario).nvml.sample().gpus.remove(0);
+    assert_eq!(listed(&gpu), [vec![(10, Some(1))], vec![(10, Some(2))], vec![]]);
+    assert_eq!(gpu.all_processes().count(), 2);
+}
+
+/// Who has its context in a server of MPS was not listed, or looked like any other.
+#[test]
+fn clients_of_mps_are_listed_and_marked() {
+    let scenario = "gpu0.process=10:5M:compute;gpu0.process=11:6M:mps;gpu0.process=12:7M:compute+mps";
+    for lacking in [
+        &[][..],
+        &["nvmlDeviceGetMPSComputeRunningProcesses_v3"],
+        &[
+            "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+            "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+        ],
+    ] {
+        let gpu = old_stage(scenario, lacking).nvml.sample().gpus.remove(0);
+        let listed: Vec<_> = gpu.all_processes().map(|p| (p.pid, p.mps, p.used.clone())).collect();
+        let value = |n| Reading::Value(n * MIB);
+        assert_eq!(
+            listed,
+            [(10, false, value(5)), (11, true, value(6)), (12, true, value(7))],
+            "{lacking:?}"
+        );
+    }
+    // A driver without any of them.
+    let all = ["_v3", "_v2", ""].map(|version| format!("nvmlDeviceGetMPSComputeRunningProcesses{version}"));
+    let gpu = old_stage(scenario, &all.each_ref().map(String::as_str))
+        .nvml
+        .sample()
+        .gpus
+        .remove(0);
+    assert_eq!(gpu.all_processes().map(|p| p.pid).collect::<Vec<_>>(), [10, 12]);
 }
 
 #[test]
@@ -230,7 +334,7 @@ fn a_lost_gpu_keeps_its_row_and_last_figures() {
     stage.fake.play("gpus=2;gpu0.used=1G;gpu1.state=lost").unwrap();
     let after = stage.nvml.sample();
     assert_eq!(after.state, NvmlState::Ready);
-    assert_eq!(after.gpus[0].memory.value().unwrap().used, 1024 * MIB);
+    assert_eq!(after.gpus[0].memory.value().unwrap().used.unwrap(), 1024 * MIB);
     assert_eq!(after.gpus[1].state, GpuState::Lost("GPU is lost".into()));
     assert_eq!(after.gpus[1].memory, before.gpus[1].memory);
     assert_eq!(after.gpus[1].processes, before.gpus[1].processes);
@@ -243,7 +347,93 @@ fn a_lost_gpu_keeps_its_row_and_last_figures() {
     stage.fake.play("gpus=2;gpu1.used=3G").unwrap();
     let back = stage.nvml.sample();
     assert_eq!(back.gpus[1].state, GpuState::Present);
-    assert_eq!(back.gpus[1].memory.value().unwrap().used, 3072 * MIB);
+    assert_eq!(back.gpus[1].memory.value().unwrap().used.unwrap(), 3072 * MIB);
+}
+
+/// NVML went on giving its handle, and its name and UUID were overwritten with nothing.
+#[test]
+fn a_card_that_answers_nothing_more_keeps_who_it_is() {
+    for (key, code, words) in [
+        ("answers", "lost", "GPU is lost"),
+        ("answers", "reset_required", "GPU requires reset"),
+        ("answers", "28", "GPU not found"),
+        ("sensors", "lost", "GPU is lost"),
+        ("processes", "reset_required", "GPU requires reset"),
+        ("state", "lost", "GPU is lost"),
+    ] {
+        let mut stage = stage("gpus=2;gpu1.used=2G;gpu1.process=10:5M:compute");
+        let before = stage.nvml.sample().gpus.remove(1);
+        stage.fake.play(&format!("gpus=2;gpu1.{key}={code}")).unwrap();
+        for _ in 0..3 {
+            let after = stage.nvml.sample().gpus.remove(1);
+            assert_eq!(after.state, GpuState::Lost(words.into()), "{key}={code}");
+            let known = Gpu {
+                state: GpuState::Present,
+                pcie_age: None,
+                sensors: after.sensors.clone(),
+                ..after
+            };
+            let before = Gpu {
+                sensors: known.sensors.clone(),
+                ..before.clone()
+            };
+            assert_eq!(known, before, "{key}={code}");
+        }
+        stage.fake.play("gpus=2;gpu1.used=3G").unwrap();
+        assert_eq!(stage.nvml.sample().gpus[1].state, GpuState::Present);
+    }
+}
+
+/// Its library is loaded anew, and knew nothing of the cards that do not come back.
+#[test]
+fn cards_are_remembered_when_the_driver_is_loaded_again() {
+    let mut first = stage("gpus=2;gpu1.used=2G");
+    let known = first.nvml.sample().gpus;
+    let mut again = stage("gpus=2;gpu1.state=lost");
+    again.nvml.remember(known.clone());
+    let sample = again.nvml.sample();
+    assert_eq!(sample.gpus[0].state, GpuState::Present);
+    assert_eq!(sample.gpus[1].state, GpuState::Lost("GPU is lost".into()));
+    assert_eq!(
+        (sample.gpus[1].uuid, &sample.gpus[1].memory),
+        (known[1].uuid, &known[1].memory)
+    );
+    assert_eq!(sample.gpus.len(), 2);
+}
+
+/// `--device GPU-...` of a card that was lost before anybody looked found nothing.
+#[test]
+fn the_kernel_module_names_a_card_that_was_lost_before() {
+    let root = tempfile::tempdir().unwrap();
+    for (bus, uuid, excluded) in [
+        ("0000:01:00.0", "11", "No"),
+        ("0000:02:00.0", "22", "No"),
+        ("0000:03:00.0", "33", "Yes"),
+    ] {
+        let folder = root.path().join("proc/driver/nvidia/gpus").join(bus);
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!(
+            "Model: \t\t NVIDIA A100\nIRQ:   \t\t 42\nGPU UUID: \t GPU-{uuid}{uuid}{uuid}{uuid}-0000-0000-0000-000000000000\n\
+             Bus Location: \t {bus}\nGPU Excluded:\t {excluded}\n"
+        );
+        std::fs::write(folder.join("information"), text).unwrap();
+    }
+    let second = |scenario: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let fake = FakeNvml::install(folder.path(), scenario).unwrap();
+        let mut nvml = Nvml::load_below(Some(fake.path()), Root::at(root.path())).unwrap();
+        nvml.sample().gpus.remove(1)
+    };
+    let gpu = second("gpus=2;gpu1.state=lost");
+    assert_eq!(gpu.state, GpuState::Lost("GPU is lost".into()));
+    assert_eq!(
+        (gpu.name.as_str(), gpu.pci.as_str()),
+        ("NVIDIA A100", "00000000:02:00.0")
+    );
+    assert_eq!(gpu.uuid.unwrap()[..4], [0x22; 4]);
+    // Where the two count differently nobody knows which is which.
+    let gpu = second("gpus=3;gpu1.state=lost");
+    assert_eq!((gpu.name.as_str(), gpu.uuid), ("", None));
 }
 
 #[test]
@@ -264,7 +454,7 @@ fn gpus_come_and_go() {
     let gone = stage.nvml.sample();
     assert_eq!(gone.gpus.len(), 3);
     assert!(gone.gpus.iter().all(|g| matches!(g.state, GpuState::Lost(_))));
-    assert_eq!(gone.gpus[2].memory.value().unwrap().used, 1024 * MIB);
+    assert_eq!(gone.gpus[2].memory.value().unwrap().used.unwrap(), 1024 * MIB);
 }
 
 #[test]
@@ -278,25 +468,29 @@ fn a_gpu_is_followed_when_the_numbers_shift() {
     stage.fake.play(&format!("gpus=1;gpu0.{b};gpu0.used=3G")).unwrap();
     let sample = stage.nvml.sample();
     assert_eq!(names(&sample), [0xbb, 0xaa]);
+    let indexes = |s: &gpumem_probe::NvmlSample| s.gpus.iter().map(|g| g.index).collect::<Vec<_>>();
+    assert_eq!(indexes(&sample), [0, 1], "no two have the same");
+    let gone = "no longer listed by the driver, which had it as GPU 0";
+    assert_eq!(sample.gpus[1].state, GpuState::Lost(gone.into()));
     assert_eq!((sample.gpus[0].index, &sample.gpus[0].state), (0, &GpuState::Present));
-    assert_eq!(sample.gpus[0].memory.value().unwrap().used, 3072 * MIB);
-    assert_eq!(sample.gpus[1].memory.value().unwrap().used, 1024 * MIB);
+    assert_eq!(sample.gpus[0].memory.value().unwrap().used.unwrap(), 3072 * MIB);
+    assert_eq!(sample.gpus[1].memory.value().unwrap().used.unwrap(), 1024 * MIB);
     // Another is put in before it.
     stage.fake.play(&format!("gpus=2;gpu0.{c};gpu1.{b}")).unwrap();
     let sample = stage.nvml.sample();
-    assert_eq!(names(&sample), [0xcc, 0xbb, 0xaa]);
     assert_eq!(
-        sample.gpus[2].state,
-        GpuState::Lost("no longer listed by the driver".into())
+        (names(&sample), indexes(&sample)),
+        (vec![0xcc, 0xbb, 0xaa], vec![0, 1, 2])
     );
+    assert_eq!(sample.gpus[2].state, GpuState::Lost(gone.into()));
 }
 
 #[test]
 fn hostile_texts_and_ids_are_harmless() {
     let mut stage = stage(
-        "gpu0.name=\\x1b]0\\x3bx\\x07\\x9b31mcard\\xff
+        "gpu0.name=\\x1b]0\\x3bx\\x07\\xc2\\x9b31mcard
          gpu0.uuid=GPU-\\x1b[2J
-         gpu0.pci=\\x1b[1mmore-than-the-thirty-two-bytes-there-are
+         gpu0.pci=\\x1b[1m00000000:01:00.0
          driver=1\x1b[7m",
     );
     let sample = stage.nvml.sample();
@@ -305,6 +499,14 @@ fn hostile_texts_and_ids_are_harmless() {
         assert!(!text.is_empty() && !text.chars().any(char::is_control), "{text:?}");
     }
     assert_eq!(gpu.uuid, None);
+    assert_eq!(gpu.memory.value().unwrap().total, 81559 * MIB);
+}
+
+/// The wrapper does not hand it on.
+#[test]
+fn a_name_that_is_not_utf8_is_said_to_be_so() {
+    let gpu = stage("gpu0.name=card\\xff").nvml.sample().gpus.remove(0);
+    assert_eq!(gpu.name, "the driver's text is not UTF-8");
     assert_eq!(gpu.memory.value().unwrap().total, 81559 * MIB);
 }
 
@@ -341,7 +543,7 @@ fn a_driver_that_goes_away_is_a_failure_with_the_last_figures() {
     let sample = stage.nvml.sample();
     assert!(matches!(sample.state, NvmlState::Failed { .. }), "{:?}", sample.state);
     assert_eq!(sample.gpus[0].state, GpuState::Lost("Driver Not Loaded".into()));
-    assert_eq!(sample.gpus[0].memory.value().unwrap().used, 1024 * MIB);
+    assert_eq!(sample.gpus[0].memory.value().unwrap().used.unwrap(), 1024 * MIB);
     stage.fake.play("").unwrap();
     assert_eq!(stage.nvml.sample().state, NvmlState::Ready);
 }
@@ -361,9 +563,11 @@ fn only_an_absent_library_is_missing() {
             load(&file)
         );
     }
-    let fake = FakeNvml::install(folder.path(), "").unwrap();
-    fake.remove("nvmlInit_v2").unwrap();
-    assert!(matches!(load(fake.path()), Some(NvmlState::Failed { error, .. }) if error.contains("lacks")));
+    for function in ["nvmlInit_v2", "nvmlShutdown"] {
+        let fake = FakeNvml::install(folder.path(), "").unwrap();
+        fake.remove(function).unwrap();
+        assert!(matches!(load(fake.path()), Some(NvmlState::Failed { error, .. }) if error.contains("lacks")));
+    }
 }
 
 #[test]
@@ -414,7 +618,7 @@ fn slow_queries_do_not_delay_samples() {
             .play(&format!("gpu0.pcie_delay_ms=10000;gpu0.used={used}M"))
             .unwrap();
         let gpu = stage.nvml.sample().gpus.remove(0);
-        assert_eq!(gpu.memory.value().unwrap().used, used * MIB);
+        assert_eq!(gpu.memory.value().unwrap().used.unwrap(), used * MIB);
         assert_eq!((gpu.sensors.pcie_rx, gpu.pcie_age), (Reading::Pending, None));
     }
     assert!(!stage.nvml.wait_for_slow(Duration::from_millis(1)));

@@ -3,8 +3,9 @@
 //! - [`Snapshot`] is the value: segments with their blocks, the traces of events, the allocator's settings. Field names
 //!   are PyTorch's. Call stacks, frames and texts are kept once, in its [`Tables`].
 //! - [`Snapshot::read`] takes what people have: pickles of protocol 2 to 5 and JSON, plain or gzipped. **No code of a
-//!   pickle is ever run**: what would import or call something is an error that names it. Memory is bounded by
-//!   [`Limits`], whatever the file says.
+//!   pickle is ever run**: what would import or call something is an error that names it; `OrderedDict` and `defaultdict`
+//!   are read as the dicts that they are. Memory is bounded by [`Limits`], whatever the file says.
+//! - [`Snapshot::from_damaged`] takes what is there of a file that is cut off or has odd entries, and says what is lacking.
 //! - [`Snapshot::write_pickle`] and [`Snapshot::write_json`] stream what PyTorch's web viewer and
 //!   `python -m torch.cuda._memory_viz` read.
 //! - [`Snapshot::check`] says what does not add up, [`Snapshot::requests`] is what the program asked its allocator for.
@@ -37,7 +38,7 @@ mod write;
 
 pub use check::Problem;
 pub use ids::{FrameId, StackId, TextId, ValueId};
-pub use read::{Bound, Limits, Opcode, PickleError, ReadError};
+pub use read::{Bound, Damage, Limits, Opcode, PickleError, ReadError};
 pub use requests::{Request, RequestKind, Requests};
 pub use tables::{Frame, Tables, Value};
 pub use types::{Action, Annotation, Block, BlockState, Segment, SegmentType, Snapshot, TraceEntry};

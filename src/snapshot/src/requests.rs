@@ -41,8 +41,8 @@ impl Snapshot {
     /// with the block (`free_completed`) is the allocator's own business; it counts only for a block whose `free_requested` is
     /// not there.
     ///
-    /// The trace is a ring and may begin in the middle. Blocks that must have been there before (they are freed in the trace,
-    /// or live at the end, and were never allocated in it) come first, in the order of their addresses, as allocations that
+    /// The trace is a ring and may begin in the middle. Blocks that must have been there before (they are freed in the trace, and be it
+    /// that only `free_completed` is left of that, or live at the end, and were never allocated in it) come first, in the order of their addresses, as allocations that
     /// are not `recorded`. So every free follows an allocation of its address, and no address is allocated twice at a time:
     /// where a trace lacks a free between two allocations, one that is not `recorded` comes before the second. A free of what is
     /// free already is no request: [`Snapshot::check_trace`] tells of it.
@@ -83,9 +83,10 @@ impl Snapshot {
                 Action::Alloc | Action::FreeRequested | Action::FreeCompleted => met.insert(entry.addr),
                 _ => false,
             };
-            // First met when the GPU has done with it: the program had given it back before.
+            // A free that does not know its size frees a block of which nothing is known.
             if first
-                && entry.action == Action::FreeRequested
+                && entry.action != Action::Alloc
+                && entry.size > 0
                 && let Some(size) = whole(&self.tables, entry.extra, entry.size)
             {
                 before.insert(entry.addr, (size, entry.stream));
@@ -258,7 +259,9 @@ mod tests {
         ]);
         let all = [
             (Alloc, 20, 2, false),
+            (Alloc, 99, 1, false),
             (Alloc, 512, 500, false),
+            (Free, 99, 1, true),
             (Free, 20, 2, true),
             (Alloc, 20, 4, true),
             (Free, 20, 4, true),

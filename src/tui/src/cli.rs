@@ -70,10 +70,13 @@ Environment:
                      writes a snapshot there when
                      memory first runs out";
 
+/// Version, commit and target: what a report of a bug should say.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("GPUMEM_BUILD"), ")");
+
 /// Shows where a GPU's memory really is: which process, how much is reserved, allocated and cached, and how it is cut
 /// up. Without a subcommand: the dashboard.
 #[derive(Debug, Parser)]
-#[command(name = "gpumem-tui", version, after_help = after(), args_conflicts_with_subcommands = true)]
+#[command(name = "gpumem-tui", version = VERSION, after_help = after(), args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     /// What to do instead of showing the dashboard.
     #[command(subcommand)]
@@ -93,9 +96,9 @@ pub(crate) struct ViewArgs {
     #[arg(long)]
     pub once: bool,
     /// Print one JSON document and exit
-    #[arg(long, conflicts_with = "once")]
+    #[arg(long)]
     pub json: bool,
-    /// Show only this device: auto (all), sim (a simulated one, running a demo), NVML's index, or a UUID
+    /// Show only this device: auto (all), sim (a simulated one, running a demo), NVML's index, or a UUID (MIG-... or 0:1: a MIG device)
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
     pub device: Device,
     /// Show only processes with these words
@@ -181,15 +184,23 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_device(text: &str) -> Result<Device, String> {
-    let uuid = text.strip_prefix("GPU-").unwrap_or(text);
-    let is_uuid = uuid.len() >= 4 && uuid.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let uuid = text.strip_prefix("MIG-").unwrap_or(text);
+    let uuid = uuid.strip_prefix("GPU-").unwrap_or(uuid);
+    // Behind a slash are the instances of a MIG device, on drivers before R470.
+    let is_uuid = uuid.len() >= 4
+        && !uuid.starts_with('/')
+        && uuid.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, '-' | '/'));
+    let part = |(gpu, index): (&str, &str)| Some(Only::Part(gpu.parse().ok()?, index.parse().ok()?));
     Ok(match text {
         "auto" => Device::Auto,
         "sim" => Device::Only(Only::Simulated),
         _ => match text.parse() {
             Ok(index) if text.len() < 4 => Device::Only(Only::Index(index)),
             _ if is_uuid => Device::Only(Only::Uuid(text.to_owned())),
-            _ => return Err("say auto, sim, an index such as 0, or a UUID such as GPU-6f5ae4c5".into()),
+            _ => match text.split_once(':').and_then(part) {
+                Some(part) => Device::Only(part),
+                None => return Err("say auto, sim, an index such as 0 or 0:1, or a UUID such as GPU-6f5ae4c5".into()),
+            },
         },
     })
 }

@@ -57,7 +57,13 @@ fn devices_are_chosen_by_index_or_uuid() {
         device("12345678-9").unwrap(),
         Device::Only(Only::Uuid("12345678-9".into()))
     );
-    for text in ["", "gpu", "-1", "GPU-", "GPU-xyz0", "cuda:0"] {
+    for text in ["MIG-6f5ae4c5-0000", "MIG-GPU-6f5ae4c5-0000/1/0"] {
+        assert_eq!(device(text).unwrap(), Device::Only(Only::Uuid(text.into())));
+    }
+    assert_eq!(device("0:12").unwrap(), Device::Only(Only::Part(0, 12)));
+    for text in [
+        "", "gpu", "-1", "GPU-", "GPU-xyz0", "cuda:0", "MIG-", "0:", ":1", "0:x", "GPU-/1/0",
+    ] {
         assert!(device(text).is_err(), "{text:?}");
     }
 }
@@ -65,8 +71,7 @@ fn devices_are_chosen_by_index_or_uuid() {
 #[test]
 fn what_contradicts_itself_is_refused() {
     for args in [
-        &["--once", "--json"][..],
-        &["--nonsense"],
+        &["--nonsense"][..],
         &["nonsense"],
         &["--once", "demo"],
         &["demo", "train", "--json"],

@@ -29,8 +29,16 @@ fn code(answer: Answer) -> nvmlReturn_t {
 /// The world, if its driver answers calls.
 fn answering() -> Result<Arc<World>, nvmlReturn_t> {
     let world = source::world()?;
+    say(&world);
     world.calls?;
     Ok(world)
+}
+
+/// Prints what a stub prints when it is called.
+fn say(world: &World) {
+    if !world.says.is_empty() {
+        println!("{}", world.says);
+    }
 }
 
 /// Runs `f` on the GPU of a handle, which may be a MIG device's; the second argument is the MIG index.
@@ -43,6 +51,7 @@ fn with_gpu<T>(
     let gpu = (handle & 0xffff).checked_sub(1).and_then(|i| world.gpus.get(i));
     let gpu = gpu.ok_or(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT)?;
     gpu.state?;
+    gpu.answers?;
     let mig = (handle >> 16).checked_sub(1).map(|i| i as u32);
     if mig.is_some_and(|i| i >= gpu.mig) {
         return Err(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT);

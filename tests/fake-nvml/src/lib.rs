@@ -24,6 +24,7 @@
 //! |---|---|---|
 //! | `load_delay_ms` | how long the library sleeps while it is loaded, before anybody can call it | 0 |
 //! | `load_exit` | the exit code with which it then ends the program that loads it | it does not |
+//! | `says` | what every call prints on standard output, as CUDA's stub does | nothing |
 //! | `init` | `ok`, `driver_not_loaded`, `version_mismatch`, `no_permission`, `unknown`, or a number of `nvmlReturn_t` | `ok` |
 //! | `init_delay_ms` | how long initialisation sleeps | 0 |
 //! | `calls` | the same values, for every call after initialisation (the driver went away) | `ok` |
@@ -31,6 +32,7 @@
 //! | `gpus` | how many | 1 |
 //! | `gpuN.name`, `.uuid`, `.pci` | text; `\xNN` is a byte (`\x3b` a semicolon) | H100 80GB HBM3, made from N |
 //! | `gpuN.total`, `.used`, `.reserved` | bytes, or with `K`, `M`, `G` (binary) | 81559M, 0, 480M |
+//! | `gpuN.free` | bytes that are said to be free | what is left of the total |
 //! | `gpuN.memory` | `ok`, `not_supported`, `no_permission`, a number | `ok` |
 //! | `gpuN.memory_delay_ms` | how long one memory query sleeps | 0 |
 //! | `gpuN.sensors` | as `memory`, for utilisation, temperature, power and PCIe | `ok` |
@@ -38,9 +40,11 @@
 //! | `gpuN.power`, `.power_limit` | milliwatts | 70000, 700000 |
 //! | `gpuN.pcie_rx`, `.pcie_tx` | KB/s (1000 bytes) as NVML gives them | 0 |
 //! | `gpuN.pcie_delay_ms` | how long one throughput query sleeps | 20, like the real one |
-//! | `gpuN.process` | `PID:BYTES:KIND[:INSTANCE]`, once per process; PID may be `self`; BYTES may be `-` (not available); KIND is `compute`, `graphics` or `both` | none |
+//! | `gpuN.process` | `PID:BYTES:KIND[:INSTANCE]`, once per process; PID may be `self`; BYTES may be `-` (not available); KIND is `compute`, `graphics`, `both` (of these), `mps` or `compute+mps` | none |
 //! | `gpuN.processes` | as `memory`, for the process lists | `ok` |
+//! | `gpuN.whole_list` | the same for the lists of the GPU itself only, not of its MIG devices | `ok` |
 //! | `gpuN.state` | `ok`, `lost`, `reset_required`: what every call on it answers | `ok` |
+//! | `gpuN.answers` | the same values, for every call but the one that gives its handle | `ok` |
 //! | `gpuN.mig` | number of MIG devices; 0 is MIG off, the total is shared out evenly | 0 |
 //! | `process_bytes` | 24, or 32 for the process records of the first R535 drivers | 24 |
 //!

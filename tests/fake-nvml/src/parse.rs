@@ -45,6 +45,7 @@ fn set(world: &mut World, key: &str, value: &str) -> Result<(), String> {
         "gpus" => {}
         "load_delay_ms" => world.load_delay_ms = number(value)?,
         "load_exit" => world.load_exit = Some(small(value)? as i32),
+        "says" => world.says = value.into(),
         "init" => world.init = answer(value)?,
         "init_delay_ms" => world.init_delay_ms = number(value)?,
         "calls" => world.calls = answer(value)?,
@@ -75,6 +76,7 @@ fn set_gpu(gpu: &mut Gpu, key: &str, value: &str) -> Result<(), String> {
         "total" => gpu.total = number(value)?,
         "used" => gpu.used = number(value)?,
         "reserved" => gpu.reserved = number(value)?,
+        "free" => gpu.free = Some(number(value)?),
         "memory" => gpu.memory = answer(value)?,
         "memory_delay_ms" => gpu.memory_delay_ms = number(value)?,
         "sensors" => gpu.sensors = answer(value)?,
@@ -88,7 +90,9 @@ fn set_gpu(gpu: &mut Gpu, key: &str, value: &str) -> Result<(), String> {
         "pcie_delay_ms" => gpu.pcie_delay_ms = number(value)?,
         "process" => gpu.process.push(process(value)?),
         "processes" => gpu.processes = answer(value)?,
+        "whole_list" => gpu.whole_list = answer(value)?,
         "state" => gpu.state = answer(value)?,
+        "answers" => gpu.answers = answer(value)?,
         "mig" => gpu.mig = small(value)?.min(16),
         _ => return Err("unknown key of a GPU".into()),
     }
@@ -106,10 +110,12 @@ fn process(value: &str) -> Result<Process, String> {
         "-" => u64::MAX,
         bytes => number(bytes)?,
     };
-    let (compute, graphics) = match part("kind")? {
-        "compute" => (true, false),
-        "graphics" => (false, true),
-        "both" => (true, true),
+    let (compute, graphics, mps) = match part("kind")? {
+        "compute" => (true, false, false),
+        "graphics" => (false, true, false),
+        "both" => (true, true, false),
+        "mps" => (false, false, true),
+        "compute+mps" => (true, false, true),
         other => return Err(format!("{other} is no kind of process")),
     };
     let instance = parts.next().map_or(Ok(u32::MAX), small)?;
@@ -118,6 +124,7 @@ fn process(value: &str) -> Result<Process, String> {
         bytes,
         compute,
         graphics,
+        mps,
         instance,
     })
 }
@@ -193,6 +200,7 @@ mod tests {
                 bytes: u64::MAX,
                 compute: true,
                 graphics: true,
+                mps: false,
                 instance: 3
             }]
         );

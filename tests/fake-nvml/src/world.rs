@@ -9,6 +9,8 @@ pub(crate) type Answer = Result<(), nvmlReturn_t>;
 pub(crate) struct World {
     pub(crate) load_delay_ms: u64,
     pub(crate) load_exit: Option<i32>,
+    /// What every call prints on standard output.
+    pub(crate) says: String,
     pub(crate) init: Answer,
     pub(crate) init_delay_ms: u64,
     pub(crate) calls: Answer,
@@ -27,6 +29,8 @@ pub(crate) struct Gpu {
     pub(crate) total: u64,
     pub(crate) used: u64,
     pub(crate) reserved: u64,
+    /// What is said to be free, where that is not what is left.
+    pub(crate) free: Option<u64>,
     pub(crate) memory: Answer,
     pub(crate) memory_delay_ms: u64,
     pub(crate) sensors: Answer,
@@ -40,7 +44,11 @@ pub(crate) struct Gpu {
     pub(crate) pcie_delay_ms: u64,
     pub(crate) process: Vec<Process>,
     pub(crate) processes: Answer,
+    /// What the process lists of the GPU as a whole answer, those of its MIG devices aside.
+    pub(crate) whole_list: Answer,
     pub(crate) state: Answer,
+    /// What every call on it answers but for the one that gives its handle.
+    pub(crate) answers: Answer,
     pub(crate) mig: u32,
 }
 
@@ -51,6 +59,7 @@ pub(crate) struct Process {
     pub(crate) bytes: u64,
     pub(crate) compute: bool,
     pub(crate) graphics: bool,
+    pub(crate) mps: bool,
     /// `u32::MAX` is NVML's "none".
     pub(crate) instance: u32,
 }
@@ -61,6 +70,7 @@ impl World {
         World {
             load_delay_ms: 0,
             load_exit: None,
+            says: String::new(),
             init: Ok(()),
             init_delay_ms: 0,
             calls: Ok(()),
@@ -86,6 +96,7 @@ impl Gpu {
             total: 81559 << 20,
             used: 0,
             reserved: 480 << 20,
+            free: None,
             memory: Ok(()),
             memory_delay_ms: 0,
             sensors: Ok(()),
@@ -99,7 +110,9 @@ impl Gpu {
             pcie_delay_ms: 20,
             process: Vec::new(),
             processes: Ok(()),
+            whole_list: Ok(()),
             state: Ok(()),
+            answers: Ok(()),
             mig: 0,
         }
     }

@@ -4,14 +4,17 @@ use std::time::Instant;
 
 use super::calls::{Calls, Code, Device};
 use super::slow::Latest;
-use super::{mig, processes};
-use crate::{Gpu, GpuState, Memory, Reading, Sensors, host, uuid};
+use super::{memory, mig, processes};
+use crate::facts::Card;
+use crate::{Gpu, GpuState, MigDevice, Reading, Sensors, uuid};
 
 /// A GPU and what has to be known between samples.
 pub(super) struct Row {
     pub(super) gpu: Gpu,
     /// Name, UUID and bus id belong to the GPU that this index means now.
     pub(super) identified: bool,
+    /// The index at which it answered last.
+    answered_at: Option<u32>,
     /// Whether MIG is on; `None` is not asked yet. The question takes 0.4 ms, more than all others together, so that
     /// only a row's first sample asks itself and the slow rounds do later.
     mig_on: Option<bool>,
@@ -22,22 +25,43 @@ pub(super) struct Row {
 }
 
 /// What a call's answer means as a figure.
-pub(super) fn reading<T>(calls: &Calls, answer: Result<T, Code>) -> Reading<T> {
+pub(super) fn reading<T>(answer: Result<T, Code>) -> Reading<T> {
     match answer {
         Ok(value) => Reading::Value(value),
         Err(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) => Reading::NotSupported,
         Err(Code::NO_PERMISSION) => Reading::NoPermission,
-        Err(code) => Reading::Failed(calls.text(code)),
+        Err(code) => Reading::Failed(code.text()),
     }
+}
+
+/// The same; an error where the answer is that the GPU is lost, whatever was asked.
+pub(super) fn unless_lost<T>(answer: Result<T, Code>) -> Result<Reading<T>, Code> {
+    match answer {
+        Err(code) if code.is_lost() => Err(code),
+        answer => Ok(reading(answer)),
+    }
+}
+
+/// What a row's calls have found, before any of it is believed.
+struct Found {
+    memory: memory::Found,
+    sensors: Sensors,
+    processes: Reading<Vec<crate::GpuProcess>>,
+    mig: Vec<MigDevice>,
 }
 
 impl Row {
     pub(super) fn new(index: u32) -> Self {
-        let gpu = Gpu {
+        Row::known(Gpu {
             index,
             ..Gpu::default()
-        };
+        })
+    }
+
+    /// A GPU that was known before the library was loaded.
+    pub(super) fn known(gpu: Gpu) -> Self {
         Row {
+            answered_at: Some(gpu.index).filter(|_| gpu.uuid.is_some()),
             gpu,
             identified: false,
             mig_on: None,
@@ -46,14 +70,30 @@ impl Row {
         }
     }
 
+    /// Whether anything tells who it is.
+    pub(super) fn is_known(&self) -> bool {
+        self.gpu.uuid.is_some() || !self.gpu.pci.is_empty()
+    }
+
     /// Asks a GPU who it is. What it does not tell stays empty.
-    pub(super) fn identify(calls: &Calls, index: u32, device: Device) -> Self {
+    ///
+    /// # Errors
+    /// It is lost.
+    pub(super) fn identify(calls: &Calls, index: u32, device: &Device<'_>) -> Result<Self, Code> {
+        let lost = |code: &Code| code.is_lost();
+        let (name, uuid, pci) = (calls.name(device), calls.uuid(device), calls.pci(device));
+        if let Some(code) = [&name, &uuid, &pci]
+            .into_iter()
+            .find_map(|text| text.as_ref().err().copied().filter(lost))
+        {
+            return Err(code);
+        }
         let mut row = Row::new(index);
-        row.gpu.name = calls.name(device).unwrap_or_default();
-        row.gpu.uuid = calls.uuid(device).ok().and_then(|uuid| uuid::bytes(&uuid));
-        row.gpu.pci = calls.pci(device).unwrap_or_default();
+        row.gpu.name = name.unwrap_or_else(Code::untold);
+        row.gpu.uuid = uuid.ok().and_then(|uuid| uuid::bytes(&uuid));
+        row.gpu.pci = pci.unwrap_or_default();
         row.identified = true;
-        row
+        Ok(row)
     }
 
     /// Takes over what `found` says of itself and keeps the figures.
@@ -72,20 +112,34 @@ impl Row {
         self.mig_on = None;
     }
 
+    /// Takes over who the kernel module says that it is.
+    pub(super) fn take_card(&mut self, card: Card) {
+        (self.gpu.name, self.gpu.uuid, self.gpu.pci) = (card.name, uuid::bytes(&card.uuid), card.pci);
+    }
+
     /// It does not answer any more; the figures are the last known. Another card may be at its index next time.
     pub(super) fn lose(&mut self, why: &str) {
         self.gpu.state = GpuState::Lost(why.to_owned());
         self.identified = false;
     }
 
+    /// The driver does not count it any more.
+    pub(super) fn leave_list(&mut self) {
+        let why = "no longer listed by the driver";
+        match self.answered_at.filter(|&then| then != self.gpu.index) {
+            Some(then) => self.lose(&format!("{why}, which had it as GPU {then}")),
+            None => self.lose(why),
+        }
+    }
+
     /// The driver gave no handle: a GPU that was seen before is lost, one that never was is kept from us.
-    pub(super) fn refuse(&mut self, calls: &Calls, code: Code) {
+    pub(super) fn refuse(&mut self, code: Code) {
         if code.is_lost() || self.gpu.uuid.is_some() {
-            return self.lose(&calls.text(code));
+            return self.lose(&code.text());
         }
         self.gpu.state = GpuState::Present;
-        self.gpu.memory = reading(calls, Err(code));
-        self.gpu.processes = reading(calls, Err(code));
+        self.gpu.memory = reading(Err(code));
+        self.gpu.processes = reading(Err(code));
         let Sensors {
             utilization,
             memory_utilization,
@@ -96,31 +150,62 @@ impl Row {
             pcie_tx: _,
         } = &mut self.gpu.sensors;
         for figure in [utilization, memory_utilization, temperature, power, power_limit] {
-            *figure = reading(calls, Err(code));
+            *figure = reading(Err(code));
         }
     }
 
-    /// Reads every quick figure. A GPU that turns out to be lost keeps the figures it had.
-    pub(super) fn read(&mut self, calls: &Calls, device: Device) {
-        let memory = device_memory(calls, device);
-        if let Err(code) = memory
-            && code.is_lost()
-        {
-            return self.lose(&calls.text(code));
+    /// Reads every quick figure. A GPU that turns out to be lost, by whatever answer, keeps the figures it had.
+    pub(super) fn read(&mut self, calls: &Calls, device: &Device<'_>) {
+        match self.ask(calls, device) {
+            Ok(found) => self.take(found),
+            Err(code) => self.lose(&code.text()),
         }
-        self.gpu.state = GpuState::Present;
-        self.set_memory(calls, memory);
-        let sensors = &mut self.gpu.sensors;
-        (sensors.utilization, sensors.memory_utilization) = match calls.utilization(device) {
-            Ok((kernels, memory)) => (Reading::Value(kernels), Reading::Value(memory)),
-            Err(code) => (reading(calls, Err(code)), reading(calls, Err(code))),
+    }
+
+    fn take(&mut self, found: Found) {
+        let gpu = &mut self.gpu;
+        gpu.state = GpuState::Present;
+        self.answered_at = Some(gpu.index);
+        (gpu.memory, gpu.host) = found.memory.judge(&gpu.name, &found.processes);
+        gpu.sensors = found.sensors;
+        gpu.processes = found.processes;
+        gpu.mig = found.mig;
+        let parts = gpu.mig.iter_mut().map(|part| (&part.memory, &mut part.processes));
+        for (memory, list) in [(&gpu.memory, &mut gpu.processes)].into_iter().chain(parts) {
+            if let (Some(memory), Reading::Value(list)) = (memory.value(), list) {
+                processes::judge(list, memory.total);
+            }
+        }
+    }
+
+    /// Asks for every quick figure.
+    ///
+    /// # Errors
+    /// It is lost.
+    fn ask(&mut self, calls: &Calls, device: &Device<'_>) -> Result<Found, Code> {
+        let memory = memory::Found::ask(calls, device)?;
+        let (utilization, memory_utilization) = match unless_lost(calls.utilization(device))? {
+            Reading::Value((kernels, memory)) => (percent(kernels), percent(memory)),
+            none => (none.clone().none(), none.none()),
         };
-        sensors.temperature = reading(calls, calls.temperature(device));
-        sensors.power = reading(calls, calls.power(device));
-        sensors.power_limit = reading(calls, calls.power_limit(device));
-        let mig_devices = self.mig_devices(calls, device);
-        self.gpu.processes = processes::read(calls, device, &mig_devices, &mut self.records);
-        self.gpu.mig = mig_devices.into_iter().map(|(_, mig)| mig).collect();
+        let Sensors { pcie_rx, pcie_tx, .. } = &self.gpu.sensors;
+        let sensors = Sensors {
+            utilization,
+            memory_utilization,
+            temperature: unless_lost(calls.temperature(device))?,
+            power: unless_lost(calls.power(device))?,
+            power_limit: unless_lost(calls.power_limit(device))?,
+            pcie_rx: pcie_rx.clone(),
+            pcie_tx: pcie_tx.clone(),
+        };
+        let mut mig = self.mig_devices(calls, device);
+        let processes = processes::read(calls, device, &mut mig, &mut self.records)?;
+        Ok(Found {
+            memory,
+            sensors,
+            processes,
+            mig: mig.into_iter().map(|(_, mig)| mig).collect(),
+        })
     }
 
     /// Takes over the latest slow figures of this GPU; where there are none, the last known stay and their age grows.
@@ -142,16 +227,7 @@ impl Row {
         gpu.pcie_age = self.pcie_at.map(|at| at.elapsed());
     }
 
-    fn set_memory(&mut self, calls: &Calls, memory: Result<Reading<Memory>, Code>) {
-        self.gpu.shared_with_host = matches!(memory, Err(Code::NOT_SUPPORTED));
-        self.gpu.memory = match memory {
-            Ok(known) => known,
-            Err(Code::NOT_SUPPORTED) => shared_memory(),
-            Err(code) => reading(calls, Err(code)),
-        };
-    }
-
-    fn mig_devices(&mut self, calls: &Calls, device: Device) -> Vec<(Device, crate::MigDevice)> {
+    fn mig_devices<'a>(&mut self, calls: &'a Calls, device: &Device<'a>) -> Vec<(Device<'a>, MigDevice)> {
         match *self
             .mig_on
             .get_or_insert_with(|| mig::is_on(calls, device).unwrap_or(false))
@@ -162,39 +238,10 @@ impl Row {
     }
 }
 
-/// Memory v2, or v1 where the driver has no v2 (before R510): what the driver holds is then within `used`.
-pub(super) fn device_memory(calls: &Calls, device: Device) -> Result<Reading<Memory>, Code> {
-    match calls.memory_v2(device) {
-        Ok(m) => Ok(adds_up(m.total, m.used, Some(m.reserved))),
-        Err(Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION) => {
-            let m = calls.memory_v1(device)?;
-            Ok(adds_up(m.total, m.used, None))
-        }
-        Err(code) => Err(code),
-    }
-}
-
-/// `free` is what is left, so that the parts always make the whole.
-fn adds_up(total: u64, used: u64, reserved: Option<u64>) -> Reading<Memory> {
-    let driver = reserved.unwrap_or(0);
-    match total.checked_sub(used).and_then(|rest| rest.checked_sub(driver)) {
-        Some(free) => Reading::Value(Memory {
-            total,
-            used,
-            reserved,
-            free,
-        }),
-        None => Reading::Failed(format!(
-            "NVML's figures do not add up: {used} used and {driver} reserved of {total}"
-        )),
-    }
-}
-
-/// GB10 and the like have no memory of their own.
-fn shared_memory() -> Reading<Memory> {
-    match host::without_limit() {
-        Reading::Value(host) => adds_up(host.total, host.total.saturating_sub(host.available), None),
-        Reading::Failed(why) => Reading::Failed(why),
-        _ => Reading::NotSupported,
+/// A share of time. Drivers were seen to give shares above the whole, up to 4,294,967,295 %.
+fn percent(said: u32) -> Reading<u32> {
+    match said {
+        0..=100 => Reading::Value(said),
+        more => Reading::Failed(format!("NVML says {more} %, which cannot be")),
     }
 }

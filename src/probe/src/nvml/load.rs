@@ -1,13 +1,17 @@
 //! Finding NVML, and saying what is wrong when it does not work.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::calls::{Calls, Code};
+use super::calls::{Calls, Code, Library};
+use super::stub;
 use crate::{NvmlState, Root, facts};
 
 /// The first is in the driver's own packages, the second often in development packages only.
 const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
+
+/// Where the loader need not look and the library is all the same: Windows' driver in WSL, NixOS.
+const FOLDERS: [&str; 2] = ["usr/lib/wsl/lib", "run/opengl-driver/lib"];
 
 pub(super) fn load(lib: Option<&Path>, root: &Root) -> Result<Calls, NvmlState> {
     if let Some(path) = lib {
@@ -16,19 +20,29 @@ pub(super) fn load(lib: Option<&Path>, root: &Root) -> Result<Calls, NvmlState> 
     if let Some(path) = std::env::var_os("GPUMEM_NVML").filter(|p| !p.is_empty()) {
         return open(&path, root);
     }
-    match open(OsStr::new(NAMES[0]), root) {
-        Err(NvmlState::Missing) => open(OsStr::new(NAMES[1]), root),
-        answer => answer,
+    let folders = FOLDERS.map(|folder| root.path(folder).join(NAMES[0]).into_os_string());
+    search(NAMES.map(OsString::from).into_iter().chain(folders), root)
+}
+
+/// The first library that works; else what is wrong with the first that is there.
+fn search(names: impl Iterator<Item = OsString>, root: &Root) -> Result<Calls, NvmlState> {
+    let mut wrong = NvmlState::Missing;
+    for name in names {
+        match open(&name, root) {
+            Ok(calls) => return Ok(calls),
+            Err(state) if wrong == NvmlState::Missing => wrong = state,
+            Err(_) => {}
+        }
     }
+    Err(wrong)
 }
 
 fn open(name: &OsStr, root: &Root) -> Result<Calls, NvmlState> {
-    match Calls::open(name) {
-        Ok(Ok(calls)) => Ok(calls),
-        Ok(Err((code, text))) => Err(NvmlState::Failed {
-            error: text,
-            hint: hint(code, root),
-        }),
+    match Library::load(name) {
+        Ok(library) => match stub::find(name, root) {
+            Some(file) => Err(stub::refused(&file)),
+            None => Calls::init(&library, name).map_err(|code| failed(code, root)),
+        },
         Err(loader) if is_absent(name, &loader) => Err(NvmlState::Missing),
         Err(loader) => Err(NvmlState::Failed {
             error: loader,
@@ -54,9 +68,9 @@ fn is_absent(name: &OsStr, message: &str) -> bool {
 }
 
 /// The state for a driver that answers with an error.
-pub(super) fn failed(calls: &Calls, code: Code, root: &Root) -> NvmlState {
+pub(super) fn failed(code: Code, root: &Root) -> NvmlState {
     NvmlState::Failed {
-        error: calls.text(code),
+        error: code.text(),
         hint: hint(code, root),
     }
 }
@@ -99,6 +113,44 @@ mod tests {
             "libnvidia-ml.so.1: cannot open shared object file: Permission denied"
         ));
         assert!(!absent("libnvidia-ml.so.1: file too short"));
+    }
+
+    /// Outside of the loader's folders nothing was looked for.
+    #[test]
+    fn the_folders_of_wsl_and_nixos_are_looked_into() -> std::io::Result<()> {
+        for folder in FOLDERS {
+            let dir = tempfile::tempdir()?;
+            let root = Root::at(dir.path());
+            let names = || {
+                FOLDERS
+                    .map(|folder| root.path(folder).join(NAMES[0]).into_os_string())
+                    .into_iter()
+            };
+            assert!(matches!(search(names(), &root), Err(NvmlState::Missing)));
+            std::fs::create_dir_all(root.path(folder))?;
+            let _fake = gpumem_fake_nvml::FakeNvml::install(&root.path(folder), "driver=1.2.3")?;
+            let found = search(names(), &root).ok();
+            let driver = found.and_then(|calls| calls.driver_version().ok());
+            assert_eq!(driver.as_deref(), Some("1.2.3"), "{folder}");
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the first that is there is told, and one that works is taken all the same.
+    #[test]
+    fn a_library_that_works_is_found_behind_one_that_does_not() -> std::io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let root = Root::at(dir.path());
+        let [stub, broken, works] = ["stubs", "broken", "works"].map(|name| dir.path().join(name));
+        for (folder, scenario) in [(&stub, ""), (&broken, "init=driver_not_loaded"), (&works, "")] {
+            std::fs::create_dir(folder)?;
+            gpumem_fake_nvml::FakeNvml::install(folder, scenario)?;
+        }
+        let name = |folder: &std::path::PathBuf| folder.join(NAMES[0]).into_os_string();
+        let wrong = search([name(&stub), name(&broken)].into_iter(), &root).err();
+        assert!(matches!(wrong, Some(NvmlState::Failed { error, .. }) if error.contains("stubs/libnvidia-ml.so.1")));
+        assert!(search([name(&stub), name(&broken), name(&works)].into_iter(), &root).is_ok());
+        Ok(())
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The MIG devices of a GPU.
 
 use super::calls::{Calls, Code, Device};
-use super::gpu::{device_memory, reading};
-use crate::MigDevice;
+use super::memory;
+use crate::{MigDevice, Reading};
 
 /// NVML's own limit is 7; a broken answer must not make us ask for ever.
 const MAX_DEVICES: u32 = 16;
 
 /// Whether MIG is on; `None` when that cannot be said now. Takes 0.4 ms (H100, driver 580).
-pub(super) fn is_on(calls: &Calls, device: Device) -> Option<bool> {
+pub(super) fn is_on(calls: &Calls, device: &Device<'_>) -> Option<bool> {
     match calls.mig_enabled(device) {
         Ok(on) => Some(on),
         Err(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) => Some(false),
@@ -17,18 +17,19 @@ pub(super) fn is_on(calls: &Calls, device: Device) -> Option<bool> {
 }
 
 /// The MIG devices that exist, with their handles for this sample.
-pub(super) fn devices(calls: &Calls, parent: Device) -> Vec<(Device, MigDevice)> {
+pub(super) fn devices<'a>(calls: &'a Calls, parent: &Device<'a>) -> Vec<(Device<'a>, MigDevice)> {
     let slots = calls.max_mig_devices(parent).unwrap_or(0).min(MAX_DEVICES);
     (0..slots)
         .filter_map(|index| {
             // Slots without a device answer "not found".
             let device = calls.mig_device(parent, index).ok()?;
-            Some((device, describe(calls, device, index)))
+            let description = describe(calls, &device, index);
+            Some((device, description))
         })
         .collect()
 }
 
-fn describe(calls: &Calls, device: Device, index: u32) -> MigDevice {
+fn describe(calls: &Calls, device: &Device<'_>, index: u32) -> MigDevice {
     let name = calls.name(device).unwrap_or_default();
     MigDevice {
         index,
@@ -39,9 +40,7 @@ fn describe(calls: &Calls, device: Device, index: u32) -> MigDevice {
             .split_once(" MIG ")
             .map(|(_, profile)| profile.to_owned())
             .unwrap_or(name),
-        memory: match device_memory(calls, device) {
-            Ok(memory) => memory,
-            Err(code) => reading(calls, Err(code)),
-        },
+        memory: memory::of_part(calls, device),
+        processes: Reading::Pending,
     }
 }

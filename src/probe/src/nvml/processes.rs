@@ -1,9 +1,11 @@
-//! The processes of a GPU: the compute and the graphics list as one, by pid and GPU instance.
+//! The processes of a GPU: the lists of compute, of graphics and of MPS as one, by pid and GPU instance.
 
 use std::collections::BTreeMap;
 
+use gpumem_text::units;
+
 use super::calls::{Calls, Code, Device, List};
-use super::gpu::reading;
+use super::gpu::unless_lost;
 use crate::{GpuProcess, MigDevice, ProcessKind, Reading};
 
 /// By pid and instance, so the result is in a stable order.
@@ -13,66 +15,71 @@ type Merged = BTreeMap<(u32, Option<u32>), GpuProcess>;
 const NOT_AVAILABLE: u64 = u64::MAX;
 const NO_INSTANCE: u32 = u32::MAX;
 
+/// The processes of a GPU, but for those on its MIG devices, which `mig` gets.
+///
+/// # Errors
+/// The GPU is lost.
 pub(super) fn read(
     calls: &Calls,
-    device: Device,
-    mig: &[(Device, MigDevice)],
+    device: &Device<'_>,
+    mig: &mut [(Device<'_>, MigDevice)],
     records: &mut Vec<u64>,
-) -> Reading<Vec<GpuProcess>> {
-    let mut merged = Merged::new();
-    let mut answer = add(calls, device, None, records, &mut merged);
-    // With MIG on, the whole GPU's list is for administrators only; each MIG device's own list is not.
-    if !mig.is_empty() && (answer.is_err() || merged.is_empty()) {
-        for (device, description) in mig {
-            let one = add(calls, *device, description.instance, records, &mut merged);
-            answer = answer.or(one);
-        }
+) -> Result<Reading<Vec<GpuProcess>>, Code> {
+    let mut all_told = true;
+    for (device, part) in &mut *mig {
+        part.processes = list(calls, device, part.instance, records)?;
+        all_told &= part.processes.value().is_some();
     }
-    reading(calls, answer.map(|()| merged.into_values().collect()))
+    let whole = list(calls, device, None, records)?;
+    Ok(match whole {
+        Reading::Value(mut list) => {
+            let told = |p: &GpuProcess| mig.iter().any(|(_, part)| tells(part, p));
+            list.retain(|process| !told(process));
+            Reading::Value(list)
+        }
+        // With MIG on, the whole GPU's list is for administrators only; each MIG device's own is not.
+        Reading::NoPermission | Reading::NotSupported if !mig.is_empty() && all_told => Reading::Value(Vec::new()),
+        none => none,
+    })
 }
 
-/// Adds both lists of a device. It is an error when neither can be had; cards without graphics have no graphics list.
-fn add(
+/// Whether a MIG device lists this process of the whole GPU's list.
+fn tells(part: &MigDevice, process: &GpuProcess) -> bool {
+    let list = part.processes.value().map_or(&[][..], Vec::as_slice);
+    list.iter().any(|p| (p.pid, p.mig) == (process.pid, process.mig))
+}
+
+/// The lists of a device as one. It is an error when none of compute and graphics can be had; cards without graphics have
+/// no graphics list, and drivers before R450 tell no clients of MPS.
+fn list(
     calls: &Calls,
-    device: Device,
+    device: &Device<'_>,
     instance: Option<u32>,
     records: &mut Vec<u64>,
-    merged: &mut Merged,
-) -> Result<(), Code> {
-    let compute = add_list(
-        calls,
-        device,
-        (List::Compute, ProcessKind::Compute),
-        instance,
-        records,
-        merged,
-    );
-    let graphics = add_list(
-        calls,
-        device,
-        (List::Graphics, ProcessKind::Graphics),
-        instance,
-        records,
-        merged,
-    );
-    if compute.is_ok() || graphics.is_ok() {
-        Ok(())
-    } else {
-        compute
+) -> Result<Reading<Vec<GpuProcess>>, Code> {
+    let mut merged = Merged::new();
+    let mut add = |list, kind, mps| add_list(calls, device, (list, kind, mps), instance, records, &mut merged);
+    let compute = add(List::Compute, ProcessKind::Compute, false);
+    let graphics = add(List::Graphics, ProcessKind::Graphics, false);
+    let mps = add(List::Mps, ProcessKind::Compute, true);
+    let answer = if graphics.is_ok() { graphics } else { compute };
+    if let Some(lost) = mps.err().filter(|code| code.is_lost()) {
+        return Err(lost);
     }
+    unless_lost(answer.map(|()| merged.into_values().collect()))
 }
 
 fn add_list(
     calls: &Calls,
-    device: Device,
-    (list, kind): (List, ProcessKind),
+    device: &Device<'_>,
+    (list, kind, mps): (List, ProcessKind, bool),
     instance: Option<u32>,
     records: &mut Vec<u64>,
     merged: &mut Merged,
 ) -> Result<(), Code> {
     let (count, words) = calls.processes(device, list, records)?;
     for record in records.chunks_exact(words).take(count) {
-        let process = decode(record, kind, instance);
+        let process = decode(record, kind, instance, mps);
         merged
             .entry((process.pid, process.mig))
             .and_modify(|p| combine(p, &process))
@@ -81,13 +88,17 @@ fn add_list(
     Ok(())
 }
 
-/// A record is {pid: u32, (padding), bytes: u64, GPU instance: u32, compute instance: u32, ...} in memory order.
-fn decode(record: &[u64], kind: ProcessKind, instance: Option<u32>) -> GpuProcess {
+/// A record is {pid: u32, (padding), bytes: u64, GPU instance: u32, compute instance: u32, ...} in memory order; in
+/// version 1 it ends with the bytes.
+fn decode(record: &[u64], kind: ProcessKind, instance: Option<u32>, mps: bool) -> GpuProcess {
     let first_half = |word: u64| {
         let [a, b, c, d, ..] = word.to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
     };
-    let listed = Some(first_half(record[2])).filter(|&i| i != NO_INSTANCE);
+    let listed = record
+        .get(2)
+        .map(|&word| first_half(word))
+        .filter(|&i| i != NO_INSTANCE);
     GpuProcess {
         pid: first_half(record[0]),
         kind,
@@ -97,11 +108,24 @@ fn decode(record: &[u64], kind: ProcessKind, instance: Option<u32>) -> GpuProces
             Reading::Value(record[1])
         },
         mig: listed.or(instance),
+        mps,
     }
 }
 
-/// The two lists give the same figure for a process, all it has on the GPU: the larger one is kept, not the sum.
+/// Takes figures back that are larger than the device: drivers were seen to give such.
+pub(super) fn judge(list: &mut [GpuProcess], total: u64) {
+    for process in list {
+        if let Reading::Value(bytes) = process.used
+            && bytes > total
+        {
+            process.used = Reading::Failed(format!("NVML says {}, more than the device has", units::bytes(bytes)));
+        }
+    }
+}
+
+/// The lists give the same figure for a process, all it has on the GPU: the larger one is kept, not the sum.
 fn combine(known: &mut GpuProcess, other: &GpuProcess) {
+    known.mps |= other.mps;
     if known.kind != other.kind {
         known.kind = ProcessKind::Both;
     }
@@ -122,6 +146,7 @@ mod tests {
             kind,
             used,
             mig: None,
+            mps: false,
         }
     }
 

@@ -137,13 +137,13 @@ fn measure(calls: &Calls) -> Arc<[Slow]> {
     (0..count)
         .filter_map(|index| {
             let device = calls.device(index).ok()?;
-            let uuid = calls.uuid(device).ok().and_then(|uuid| uuid::bytes(&uuid));
-            let [rx, tx] = calls.pcie(device).map(|rate| reading(calls, rate));
+            let uuid = calls.uuid(&device).ok().and_then(|uuid| uuid::bytes(&uuid));
+            let [rx, tx] = calls.pcie(&device).map(reading);
             Some(Slow {
                 uuid,
                 rx,
                 tx,
-                mig_on: mig::is_on(calls, device),
+                mig_on: mig::is_on(calls, &device),
                 at: Instant::now(),
             })
         })

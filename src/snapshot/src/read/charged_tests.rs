@@ -38,7 +38,14 @@ fn the_memory_of_a_pickles_objects_is_counted() {
     ] {
         let (mut document, mut tables, mut meter) = (Document::default(), Tables::default(), meter());
         let text = String::from_utf8_lossy(item);
-        pickle::load(&list_of(&item.repeat(20_000)), &mut document, &mut tables, &mut meter).unwrap();
+        pickle::load(
+            &list_of(&item.repeat(20_000)),
+            &mut document,
+            &mut tables,
+            &mut meter,
+            None,
+        )
+        .unwrap();
         let (lives, counted) = (document.room() as u64, meter.used());
         assert!(lives > 100_000, "{text}: {lives}");
         // The stack is counted, too, and the room that it grew to.
@@ -54,7 +61,7 @@ fn what_json_no_longer_needs_is_given_back() {
     let read = |events: usize| {
         let text = format!("{{\"device_traces\": [[{}]]}}", vec![event; events].join(", "));
         let (mut tables, mut meter) = (Tables::default(), meter());
-        let snapshot = json::load(text.as_bytes(), Converter::new(&mut tables, &mut meter)).unwrap();
+        let (snapshot, _) = json::load(text.as_bytes(), Converter::new(&mut tables, &mut meter, None)).unwrap();
         assert_eq!(snapshot.device_traces[0].len(), events);
         meter.used() as usize
     };

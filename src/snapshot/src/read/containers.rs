@@ -1,6 +1,6 @@
 //! Pickle's opcodes that make or fill lists, tuples and dicts.
 
-use super::document::{Node, Object, Pair};
+use super::document::{Class, Node, Object, Pair};
 use super::error::PickleError;
 use super::limits::heap;
 use super::opcode::Opcode;
@@ -56,7 +56,78 @@ impl Machine<'_> {
                 let mark = self.mark(opcode)?;
                 self.set(opcode, mark)
             }
+            Opcode::GLOBAL | Opcode::STACK_GLOBAL => match self.class(opcode)? {
+                Some(class) => self.push(Node::Class(class)),
+                None => Err(self.refuse(opcode).into()),
+            },
+            Opcode::REDUCE => self.reduce(opcode),
             _ => Err(self.refuse(opcode).into()),
+        }
+    }
+
+    /// A call, of what makes an empty dict.
+    fn reduce(&mut self, opcode: Opcode) -> Result<(), Stop> {
+        let floor = self.floor();
+        let from = self.stack.len().checked_sub(2).filter(|from| *from >= floor);
+        let makes_dict = from.is_some_and(|from| {
+            let is_plain = |node: &Node| matches!(node, Node::None | Node::Class(Class::Default));
+            let Node::Object(id) = self.stack[from + 1] else {
+                return false;
+            };
+            let arguments = match self.document.object(id) {
+                Object::Tuple(items) => items,
+                _ => return false,
+            };
+            self.stack[from] == Node::Class(Class::Dict) && arguments.iter().all(is_plain)
+        });
+        match from {
+            Some(from) if makes_dict => {
+                self.stack.truncate(from);
+                self.push_object(Object::Dict(Vec::new()))
+            }
+            _ => Err(self.refuse(opcode).into()),
+        }
+    }
+
+    /// What the lists and dicts on the stack come to where the file ends, with what was on its way into them.
+    pub(super) fn unwind(&mut self) -> Result<Option<Node>, Stop> {
+        loop {
+            let mark = self.marks.pop();
+            self.fold(mark.unwrap_or(1))?;
+            if mark.is_none() {
+                return Ok(self.stack.first().copied());
+            }
+        }
+    }
+
+    /// Puts the stack from there on into what is below, as far as it is whole.
+    fn fold(&mut self, from: usize) -> Result<(), Stop> {
+        let target = from.checked_sub(1).and_then(|below| self.stack.get(below));
+        let Some(Node::Object(id)) = target.copied() else {
+            self.stack.truncate(from);
+            return Ok(());
+        };
+        match self.document.object(id) {
+            Object::List(_) => self.append(Opcode(Opcode::APPENDS), from),
+            Object::Dict(_) => {
+                let is_text = |node: &Node| matches!(node, Node::Text(_));
+                let keys = self.stack[from..].iter().step_by(2).take_while(|key| is_text(key));
+                let whole = from + 2 * keys.count();
+                // What stands where a key should be is on its way into the value before.
+                if let [Node::Object(list), _, ..] = self.stack[whole.min(self.stack.len()).saturating_sub(1)..]
+                    && whole > from
+                    && let Object::List(_) = self.document.object(list)
+                {
+                    self.append(Opcode(Opcode::APPENDS), whole)?;
+                }
+                let pairs = (self.stack.len().min(whole) - from) / 2;
+                self.stack.truncate(from + 2 * pairs);
+                self.set(Opcode(Opcode::SETITEMS), from)
+            }
+            _ => {
+                self.stack.truncate(from);
+                Ok(())
+            }
         }
     }
 

@@ -19,10 +19,14 @@ impl Converter<'_> {
             self.part(&mut snapshot, document, (Node::Text(names::SEGMENTS), node))?;
             return Ok(snapshot);
         }
-        let (_, pairs) = document.dict(node)?;
-        let is = |name| pairs.iter().any(|(key, _)| *key == Node::Text(name));
-        if !is(names::SEGMENTS) && !is(names::DEVICE_TRACES) {
-            return Err(no_snapshot());
+        let (_, mut pairs) = document.dict(node)?;
+        if !is_snapshot(document, node) {
+            let mut within = pairs.iter().filter(|(_, value)| is_snapshot(document, *value));
+            pairs = match (within.next(), within.count()) {
+                (None, _) => return Err(no_snapshot()),
+                (Some((_, one)), 0) => document.dict(*one)?.1,
+                (Some(_), more) => return Err(several(more + 1)),
+            };
         }
         for pair in pairs {
             self.part(&mut snapshot, document, *pair)?;
@@ -34,12 +38,16 @@ impl Converter<'_> {
     pub(crate) fn part(&mut self, into: &mut Snapshot, document: &Document, pair: Pair) -> Result<(), ReadError> {
         let (key, value) = pair;
         match key {
+            // Those of a file that is cut off are not kept.
+            Node::Text(names::SEGMENTS) if self.damage.as_ref().is_some_and(|damage| damage.cut.is_some()) => {}
             Node::Text(names::SEGMENTS) => {
                 into.segments = self.list(document, value, Converter::segment).map_err(at("segments"))?;
             }
             Node::Text(names::DEVICE_TRACES) => {
+                let mut device = 0;
                 let traces = self.list(document, value, |this, document, trace| {
-                    this.list(document, trace, Converter::entry)
+                    device += 1;
+                    this.entries(document, trace, device - 1)
                 });
                 into.device_traces = traces.map_err(at("device_traces"))?;
             }
@@ -79,6 +87,23 @@ impl Converter<'_> {
         Ok(items)
     }
 
+    /// The entries of a device's trace.
+    fn entries(&mut self, document: &Document, node: Node, device: usize) -> Result<Vec<TraceEntry>, ReadError> {
+        let last = document.list(node)?.1.len();
+        let mut number = 0;
+        let entries = self.list(document, node, |this, document, node| {
+            number += 1;
+            let entry = this.entry(document, node);
+            // The file may end within the last one.
+            let is_cut = number == last && this.damage.as_ref().is_some_and(|damage| damage.cut.is_some());
+            if is_cut && matches!(entry, Err(ReadError::Shape { .. })) {
+                return Ok(None);
+            }
+            this.unless_odd(entry, || format!("device_traces[{device}][{}]", number - 1))
+        });
+        Ok(entries?.into_iter().flatten().collect())
+    }
+
     /// A dict's pairs. Counted each time: one dict of a million keys may stand in a list a million times.
     fn pairs<'d>(&mut self, document: &'d Document, node: Node) -> Result<&'d [Pair], ReadError> {
         let (_, pairs) = document.dict(node)?;
@@ -114,6 +139,10 @@ impl Converter<'_> {
                 Node::Text(names::BLOCKS) => blocks = Some(value),
                 _ => self.meter.push(&mut extra, (key, value))?,
             }
+        }
+        if address.is_none() && is_snapshot(document, node) {
+            let found = "a whole snapshot: a list of them is not read, save one to a file of its own";
+            return Err(ReadError::shape("a segment", found));
         }
         let address = required(address, "address")?;
         let total_size = required(total_size, "total_size")?;
@@ -271,6 +300,18 @@ impl Converter<'_> {
             metadata: self.extra(document, metadata)?,
         })
     }
+}
+
+/// Whether it is a dict with what every snapshot has.
+pub(crate) fn is_snapshot(document: &Document, node: Node) -> bool {
+    let is = |(key, _): &Pair| matches!(key, Node::Text(names::SEGMENTS | names::DEVICE_TRACES));
+    document.dict(node).is_ok_and(|(_, pairs)| pairs.iter().any(is))
+}
+
+/// A dict of snapshots.
+pub(crate) fn several(snapshots: usize) -> ReadError {
+    let found = format!("a dict of {snapshots} snapshots: save one to a file of its own");
+    ReadError::shape("one snapshot", found)
 }
 
 /// A dict that has nothing of a snapshot.

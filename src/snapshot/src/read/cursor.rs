@@ -3,6 +3,7 @@
 use super::error::PickleError;
 
 /// Where a pickle is read.
+#[derive(Clone)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -20,6 +20,17 @@ pub(crate) enum Node {
     Float(u32),
     Text(TextId),
     Object(ObjectId),
+    /// A class that a pickle names and that stands for plain values. It is never called.
+    Class(Class),
+}
+
+/// The classes that a pickle may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A dict that can do more: `OrderedDict`, `defaultdict`.
+    Dict,
+    /// What a `defaultdict` makes where nothing is.
+    Default,
 }
 
 /// What a node says that is a number.
@@ -140,6 +151,7 @@ impl Document {
             Node::Small(_) | Node::Int(_) | Node::Unsigned(_) => "an integer",
             Node::Float(_) => "a float",
             Node::Text(_) => "a text",
+            Node::Class(_) => "a class",
             Node::Object(id) => match self.object(id) {
                 Object::Bytes(_) => "bytes",
                 Object::List(_) => "a list",

@@ -19,9 +19,21 @@ impl Document {
         Err(ReadError::shape(expected, self.found(node)))
     }
 
+    /// The number that a node is. What went through a table of floats is a number still.
+    fn whole(&self, node: Node) -> Option<Number> {
+        /// Up to here every integer is a float.
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        match self.number(node) {
+            Some(Number::Float(value)) if value.fract() == 0.0 && value.abs() <= EXACT => {
+                Some(Number::Int(value as i64))
+            }
+            number => number,
+        }
+    }
+
     /// A size, time or count.
     pub(crate) fn size(&self, node: Node) -> Result<u64, ReadError> {
-        match self.number(node) {
+        match self.whole(node) {
             Some(Number::Int(value)) if value >= 0 => Ok(value.cast_unsigned()),
             Some(Number::Unsigned(value)) => Ok(value),
             _ => self.wrong(node, "a number of bytes or microseconds"),
@@ -30,7 +42,7 @@ impl Document {
 
     /// An address or number of 64 bits. PyTorch's own pickler writes those above 2^63 as negative.
     pub(crate) fn word(&self, node: Node) -> Result<u64, ReadError> {
-        match self.number(node) {
+        match self.whole(node) {
             Some(Number::Int(value)) => Ok(value.cast_unsigned()),
             Some(Number::Unsigned(value)) => Ok(value),
             _ => self.wrong(node, "an integer"),
@@ -38,7 +50,7 @@ impl Document {
     }
 
     pub(crate) fn signed(&self, node: Node) -> Result<i64, ReadError> {
-        match self.number(node) {
+        match self.whole(node) {
             Some(Number::Int(value)) => Ok(value),
             _ => self.wrong(node, "an integer of 64 bits"),
         }

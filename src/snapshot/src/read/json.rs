@@ -7,32 +7,53 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::convert::no_snapshot;
+use super::convert::{is_snapshot, no_snapshot, several};
+use super::damage::Damage;
 use super::document::{Document, Node, Number, Object};
 use super::error::ReadError;
 use super::values::Converter;
 use crate::names;
-use crate::types::Snapshot;
+use crate::types::{Snapshot, TraceEntry};
 
 /// Reads JSON. Everything but the tables is in the answer.
-pub(crate) fn load(bytes: &[u8], converter: Converter<'_>) -> Result<Snapshot, ReadError> {
+pub(crate) fn load(bytes: &[u8], converter: Converter<'_>) -> Result<(Snapshot, Option<Damage>), ReadError> {
     let mut loader = Loader {
         converter,
         document: Document::default(),
+        traces: Vec::new(),
         failure: None,
     };
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = Root(&mut loader).deserialize(&mut json);
-    let read = read.and_then(|snapshot| json.end().map(|()| snapshot));
-    read.map_err(|error| match loader.failure.take() {
-        Some(failure) => failure.before(error.line(), error.column()),
-        None => ReadError::Json(error),
-    })
+    let failure = loader.failure.take();
+    let mut damage = loader.converter.damage.take();
+    let snapshot = match (read, failure, &mut damage) {
+        (Ok(snapshot), _, damage) => {
+            match (json.end(), damage) {
+                (Ok(()), _) => {}
+                (Err(_), Some(damage)) => damage.more = true,
+                (Err(error), None) => return Err(ReadError::Json(error)),
+            }
+            snapshot
+        }
+        (Err(error), Some(failure), _) => return Err(failure.before(error.line(), error.column())),
+        (Err(error), None, Some(damage)) if error.is_eof() => {
+            damage.cut.get_or_insert_with(|| ReadError::Json(error).to_string());
+            Snapshot {
+                device_traces: loader.traces,
+                ..Snapshot::default()
+            }
+        }
+        (Err(error), None, _) => return Err(ReadError::Json(error)),
+    };
+    Ok((snapshot, damage))
 }
 
 struct Loader<'a> {
     converter: Converter<'a>,
     document: Document,
+    /// The events of each device so far, which stay here where the file ends.
+    traces: Vec<Vec<TraceEntry>>,
     /// What serde's errors have no room for.
     failure: Option<ReadError>,
 }
@@ -87,6 +108,8 @@ impl<'de> Visitor<'de> for Root<'_, '_> {
         let loader = self.0;
         let mut snapshot = Snapshot::default();
         let mut known = false;
+        // Of a dict that is none itself.
+        let (mut within, mut snapshots) = (None, 0);
         while let Some(key) = json.next_key_seed(Any(loader))? {
             known |= matches!(key, Node::Text(names::SEGMENTS | names::DEVICE_TRACES));
             match key {
@@ -97,20 +120,30 @@ impl<'de> Visitor<'de> for Root<'_, '_> {
                 }
                 Node::Text(names::DEVICE_TRACES) => {
                     let traces = json.next_value_seed(Traces(loader));
-                    snapshot.device_traces = traces.inspect_err(|_| loader.within(|| "device_traces".to_owned()))?;
+                    traces.inspect_err(|_| loader.within(|| "device_traces".to_owned()))?;
                 }
                 _ => {
                     let value = json.next_value_seed(Any(loader))?;
+                    if !known && is_snapshot(&loader.document, value) {
+                        let whole = loader.converter.snapshot(&loader.document, value);
+                        within = Some(whole.map_err(|error| loader.fail(error))?);
+                        snapshots += 1;
+                        loader.forget();
+                        continue;
+                    }
                     let part = loader.converter.part(&mut snapshot, &loader.document, (key, value));
                     part.map_err(|error| loader.fail(error))?;
                     loader.forget();
                 }
             }
         }
-        if !known {
-            return Err(loader.fail(no_snapshot()));
+        snapshot.device_traces = std::mem::take(&mut loader.traces);
+        match within {
+            _ if known => Ok(snapshot),
+            Some(within) if snapshots == 1 => Ok(within),
+            Some(_) => Err(loader.fail(several(snapshots))),
+            None => Err(loader.fail(no_snapshot())),
         }
-        Ok(snapshot)
     }
 }
 
@@ -158,37 +191,78 @@ where
 struct Traces<'l, 'a>(&'l mut Loader<'a>);
 
 impl<'de> DeserializeSeed<'de> for Traces<'_, '_> {
-    type Value = Vec<Vec<crate::TraceEntry>>;
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_seq(self)
     }
 }
 
 impl<'de> Visitor<'de> for Traces<'_, '_> {
-    type Value = Vec<Vec<crate::TraceEntry>>;
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list with one list of events per device")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Self::Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<(), A::Error> {
         let loader = self.0;
-        let mut traces = Vec::new();
+        // Of equal keys the last counts.
+        loader.traces.clear();
+        let mut device = 0;
         loop {
-            let convert = Converter::entry;
-            match json.next_element_seed(Elements { loader, convert }) {
-                Ok(Some(trace)) => {
-                    let kept = loader.converter.meter.push(&mut traces, trace);
-                    kept.map_err(|error| loader.fail(error))?;
-                }
-                Ok(None) => return Ok(traces),
+            match json.next_element_seed(Events { loader, device }) {
+                Ok(Some(())) => device += 1,
+                Ok(None) => return Ok(()),
                 Err(error) => {
-                    loader.within(|| format!("[{}]", traces.len()));
+                    loader.within(|| format!("[{device}]"));
                     return Err(error);
                 }
             }
         }
+    }
+}
+
+/// The events of one device.
+struct Events<'l, 'a> {
+    loader: &'l mut Loader<'a>,
+    device: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Events<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Events<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of segments or events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<(), A::Error> {
+        let Events { loader, device } = self;
+        let kept = loader.converter.meter.push(&mut loader.traces, Vec::new());
+        kept.map_err(|error| loader.fail(error))?;
+        let mut number = 0;
+        while let Some(node) = json.next_element_seed(Any(loader))? {
+            let entry = loader.converter.entry(&loader.document, node);
+            let entry = loader
+                .converter
+                .unless_odd(entry, || format!("device_traces[{device}][{number}]"));
+            let kept = entry.and_then(|entry| match (entry, loader.traces.last_mut()) {
+                (Some(entry), Some(trace)) => loader.converter.meter.push(trace, entry),
+                _ => Ok(()),
+            });
+            kept.map_err(|error| loader.fail(error.within(|| format!("[{number}]"))))?;
+            loader.forget();
+            number += 1;
+        }
+        Ok(())
     }
 }
 

@@ -6,11 +6,13 @@ mod charged_tests;
 mod containers;
 mod convert;
 mod cursor;
+mod damage;
 mod document;
 mod error;
 mod fields;
 mod json;
 mod limits;
+mod nonfinite;
 mod opcode;
 mod pickle;
 mod surrogates;
@@ -29,6 +31,7 @@ use crate::ids::TextId;
 use crate::tables::Tables;
 use crate::types::Snapshot;
 
+pub use damage::Damage;
 pub use error::{Bound, PickleError, ReadError};
 pub use limits::Limits;
 pub use opcode::Opcode;
@@ -54,43 +57,71 @@ impl Snapshot {
 
     /// [`Snapshot::from_bytes`] with other limits.
     pub fn from_bytes_within(bytes: &[u8], limits: &Limits) -> Result<Snapshot, ReadError> {
-        let file = bytes.len();
-        let mut bytes = unpack::bytes(bytes, limits)?;
-        let mut meter = limits.meter(file as u64, bytes.len() as u64);
-        meter.charge(file)?;
-        if let Cow::Owned(unpacked) = &bytes {
-            meter.charge(unpacked.len())?;
-        }
-        let mut tables = Tables::default();
-        // Editors on Windows put it before JSON.
-        let mark = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        let first = bytes[mark..].iter().copied().find(|byte| !byte.is_ascii_whitespace());
-        let mut snapshot = match first {
-            Some(0x80) => {
-                let mut document = Document::default();
-                let root = pickle::load(&bytes, &mut document, &mut tables, &mut meter)?;
-                Converter::new(&mut tables, &mut meter).snapshot(&document, root)?
-            }
-            Some(b'{' | b'[') => {
-                surrogates::replace_lone(&mut bytes, &mut meter)?;
-                json::load(&bytes[mark..], Converter::new(&mut tables, &mut meter))?
-            }
-            None => return Err(ReadError::Format("the file is empty")),
-            Some(_) if bytes.starts_with(b"PK\x03\x04") => {
-                return Err(ReadError::Format("a zip archive, as torch.save makes them"));
-            }
-            Some(_) if bytes.starts_with(b"(d") || bytes.starts_with(b"}q") => {
-                return Err(ReadError::Format("a pickle of protocol 0 or 1"));
-            }
-            Some(_) => return Err(ReadError::Format("unknown content")),
-        };
-        // Of equal keys the last counts.
-        meter.charge(snapshot.extra.len() * in_map::<TextId>())?;
-        let mut met = HashSet::with_capacity(snapshot.extra.len());
-        snapshot.extra.reverse();
-        snapshot.extra.retain(|(key, _)| met.insert(*key));
-        snapshot.extra.reverse();
-        snapshot.tables = tables;
-        Ok(snapshot)
+        read(bytes, limits, None).map(|(snapshot, _)| snapshot)
     }
+
+    /// Reads what can be read of a file that [`Snapshot::from_bytes`] may refuse, and what is lacking: the entries before it is cut off, and
+    /// all but those that are not as PyTorch writes them.
+    ///
+    /// Of a file that is cut off there are no segments: those have blocks that were allocated in the part that is lacking.
+    pub fn from_damaged(bytes: &[u8]) -> Result<(Snapshot, Damage), ReadError> {
+        read(bytes, &Limits::default(), Some(Damage::default()))
+    }
+}
+
+/// Reads bytes; strictly without a `damage`.
+fn read(bytes: &[u8], limits: &Limits, damage: Option<Damage>) -> Result<(Snapshot, Damage), ReadError> {
+    let file = bytes.len();
+    let (mut bytes, cut) = unpack::bytes(bytes, limits)?;
+    let damage = match (damage, cut) {
+        (None, Some(error)) => return Err(error),
+        (Some(damage), Some(error)) => Some(Damage {
+            cut: Some(error.to_string()),
+            ..damage
+        }),
+        (damage, None) => damage,
+    };
+    let mut meter = limits.meter(file as u64, bytes.len() as u64);
+    meter.charge(file)?;
+    if let Cow::Owned(unpacked) = &bytes {
+        meter.charge(unpacked.len())?;
+    }
+    let mut tables = Tables::default();
+    // Editors on Windows put it before JSON.
+    let mark = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let first = bytes[mark..].iter().copied().find(|byte| !byte.is_ascii_whitespace());
+    let (mut snapshot, damage) = match first {
+        Some(0x80) => {
+            let (mut document, mut damage) = (Document::default(), damage);
+            let root = pickle::load(&bytes, &mut document, &mut tables, &mut meter, damage.as_mut())?;
+            let mut converter = Converter::new(&mut tables, &mut meter, damage);
+            let snapshot = converter.snapshot(&document, root)?;
+            (snapshot, converter.damage)
+        }
+        Some(b'{' | b'[') => {
+            surrogates::replace_lone(&mut bytes, &mut meter)?;
+            nonfinite::replace(&mut bytes, &mut meter)?;
+            json::load(&bytes[mark..], Converter::new(&mut tables, &mut meter, damage))?
+        }
+        None => return Err(ReadError::Format("the file is empty")),
+        Some(_) if bytes.starts_with(b"PK\x03\x04") => {
+            return Err(ReadError::Format("a zip archive, as torch.save makes them"));
+        }
+        Some(_) if bytes.starts_with(b"(d") || bytes.starts_with(b"}q") => {
+            return Err(ReadError::Format("a pickle of protocol 0 or 1"));
+        }
+        Some(_) => return Err(ReadError::Format("unknown content")),
+    };
+    // Of equal keys the last counts.
+    meter.charge(snapshot.extra.len() * in_map::<TextId>())?;
+    let mut met = HashSet::with_capacity(snapshot.extra.len());
+    snapshot.extra.reverse();
+    snapshot.extra.retain(|(key, _)| met.insert(*key));
+    snapshot.extra.reverse();
+    snapshot.tables = tables;
+    let damage = damage.unwrap_or_default();
+    if damage.cut.is_some() {
+        snapshot.segments.clear();
+    }
+    Ok((snapshot, damage))
 }

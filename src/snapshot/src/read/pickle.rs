@@ -4,7 +4,8 @@
 //! recursion.
 
 use super::cursor::Cursor;
-use super::document::{Document, Node, Number};
+use super::damage::Damage;
+use super::document::{Class, Document, Node, Number};
 use super::error::{PickleError, ReadError, printable};
 use super::limits::Meter;
 use super::opcode::Opcode;
@@ -17,6 +18,7 @@ pub(crate) fn load(
     document: &mut Document,
     tables: &mut Tables,
     meter: &mut Meter,
+    mut damage: Option<&mut Damage>,
 ) -> Result<Node, ReadError> {
     let mut machine = Machine {
         input: Cursor::new(bytes),
@@ -31,8 +33,24 @@ pub(crate) fn load(
         let start = machine.input.position();
         match machine.step() {
             Ok(None) => {}
-            Ok(Some(answer)) => return Ok(answer),
-            Err(Stop::Pickle(kind)) => return Err(ReadError::Pickle { offset: start, kind }),
+            Ok(Some(answer)) => {
+                if let Some(damage) = damage {
+                    damage.more = machine.input.position() < bytes.len() as u64;
+                }
+                return Ok(answer);
+            }
+            Err(Stop::Pickle(kind)) => {
+                let is_cut = matches!(kind, PickleError::Truncated { .. });
+                let error = ReadError::Pickle { offset: start, kind };
+                if is_cut
+                    && let Some(damage) = damage.take()
+                    && let Ok(Some(answer)) = machine.unwind()
+                {
+                    damage.cut.get_or_insert_with(|| error.to_string());
+                    return Ok(answer);
+                }
+                return Err(error);
+            }
             Err(Stop::Other(error)) => return Err(error.within(|| format!("pickle, byte {start}"))),
         }
     }
@@ -60,7 +78,7 @@ pub(super) struct Machine<'a> {
     input: Cursor<'a>,
     pub(super) stack: Vec<Node>,
     /// Heights of the stack.
-    marks: Vec<usize>,
+    pub(super) marks: Vec<usize>,
     memo: Vec<Option<Node>>,
     pub(super) document: &'a mut Document,
     tables: &'a mut Tables,
@@ -147,6 +165,32 @@ impl<'a> Machine<'a> {
             _ => self.container(byte)?,
         }
         Ok(None)
+    }
+
+    /// The class that an opcode names, if it is one of those that stand for plain values.
+    pub(super) fn class(&mut self, opcode: Opcode) -> Result<Option<Class>, PickleError> {
+        let known = |module: &[u8], name: &[u8]| match (module, name) {
+            (b"collections", b"OrderedDict" | b"defaultdict") => Some(Class::Dict),
+            (b"builtins" | b"__builtin__", b"dict" | b"list" | b"int" | b"float" | b"str") => Some(Class::Default),
+            _ => None,
+        };
+        if opcode.0 == Opcode::GLOBAL {
+            let begin = self.input.clone();
+            let class = known(self.input.line()?, self.input.line()?);
+            if class.is_none() {
+                self.input = begin;
+            }
+            return Ok(class);
+        }
+        let [.., Node::Text(module), Node::Text(name)] = self.stack[self.floor()..] else {
+            return Ok(None);
+        };
+        let text = |id| self.tables.get_text(id).as_bytes();
+        let class = known(text(module), text(name));
+        if class.is_some() {
+            self.stack.truncate(self.stack.len() - 2);
+        }
+        Ok(class)
     }
 
     /// Why an opcode is not run.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
@@ -30,13 +30,13 @@ pub(crate) fn file(path: &Path, limits: &Limits) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// What gzip makes of bytes, or the bytes.
-pub(crate) fn bytes<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, ReadError> {
+/// What gzip makes of bytes, or the bytes. Of a file that is cut off what comes before the end, with the error.
+pub(crate) fn bytes<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Cow<'a, [u8]>, Option<ReadError>), ReadError> {
     if bytes.len() as u64 > limits.input {
         return Err(too_large(limits.input, false));
     }
     if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(Cow::Borrowed(bytes));
+        return Ok((Cow::Borrowed(bytes), None));
     }
     let packed = bytes.len() as u64;
     let limit = limits.unpacked(packed);
@@ -46,11 +46,18 @@ pub(crate) fn bytes<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]
         Ok(length) if length as u64 > limits.input => Err(too_large(limits.input, true)),
         // Unpacked, it may earn more.
         Ok(length) if length as u64 > limit => Err(ReadError::Packed { packed, limit }),
-        Ok(_) => Ok(Cow::Owned(unpacked)),
-        Err(source) => Err(ReadError::Gzip {
-            unpacked: unpacked.len() as u64,
-            source,
-        }),
+        Ok(_) => Ok((Cow::Owned(unpacked), None)),
+        Err(source) => {
+            let is_cut = source.kind() == ErrorKind::UnexpectedEof;
+            let error = ReadError::Gzip {
+                unpacked: unpacked.len() as u64,
+                source,
+            };
+            match is_cut {
+                true => Ok((Cow::Owned(unpacked), Some(error))),
+                false => Err(error),
+            }
+        }
     }
 }
 

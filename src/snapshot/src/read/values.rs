@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::damage::Damage;
 use super::document::{Document, Node, Number, Object, ObjectId, Pair};
 use super::error::{ReadError, at};
 use super::fields::required;
@@ -26,6 +27,8 @@ pub(crate) struct Converter<'a> {
     values: HashMap<ObjectId, Option<Built>>,
     /// Bytes charged for these maps.
     charged: usize,
+    /// What is lacking; none where nothing may.
+    pub(crate) damage: Option<Damage>,
 }
 
 /// A value that is in the tables.
@@ -39,7 +42,7 @@ struct Built {
 }
 
 impl<'a> Converter<'a> {
-    pub(crate) fn new(tables: &'a mut Tables, meter: &'a mut Meter) -> Self {
+    pub(crate) fn new(tables: &'a mut Tables, meter: &'a mut Meter, damage: Option<Damage>) -> Self {
         Converter {
             tables,
             meter,
@@ -47,6 +50,20 @@ impl<'a> Converter<'a> {
             frames: HashMap::new(),
             values: HashMap::new(),
             charged: 0,
+            damage,
+        }
+    }
+
+    /// What an entry is, or none for an odd one where such may be; `place`: where it is.
+    pub(crate) fn unless_odd<T>(
+        &mut self,
+        entry: Result<T, ReadError>,
+        place: impl FnOnce() -> String,
+    ) -> Result<Option<T>, ReadError> {
+        match (entry, &mut self.damage) {
+            (Ok(entry), _) => Ok(Some(entry)),
+            (Err(error), Some(damage)) => damage.odd(error.within(place)).map(|()| None),
+            (Err(error), None) => Err(error),
         }
     }
 
@@ -275,7 +292,7 @@ mod tests {
     #[test]
     fn a_large_document_leaves_no_room_to_be_emptied_after_every_small_one() {
         let (mut tables, mut meter) = (Tables::default(), Limits::default().meter(0, 0));
-        let (mut document, mut converter) = (Document::default(), Converter::new(&mut tables, &mut meter));
+        let (mut document, mut converter) = (Document::default(), Converter::new(&mut tables, &mut meter, None));
         let text = |text| Node::Text(text);
         for _ in 0..5000 {
             let frame = [

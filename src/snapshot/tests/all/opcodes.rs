@@ -102,12 +102,44 @@ fn what_would_run_code_is_named_and_not_run() {
         (b"NQ", 1, "BINPERSID would run code; not run"),
     ];
     check_errors(&cases);
-    let ordered = b"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01X\x01\x00\x00\x00aq\x02K\x01s.";
-    let error = Snapshot::from_bytes(ordered).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "pickle, byte 2: GLOBAL would import collections.OrderedDict; not run"
-    );
+}
+
+/// They are what they hold. A factory is never called.
+#[test]
+fn dicts_that_can_do_more_are_dicts() {
+    for (opcodes, expected) in [
+        (
+            &b"ccollections\nOrderedDict\n)RX\x01\x00\x00\x00aK\x01s"[..],
+            "{'a': 1}",
+        ),
+        (b"\x8c\x0bcollections\x8c\x0bOrderedDict\x93)R", "{}"),
+        (
+            b"ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(X\x01\x00\x00\x00aK\x01u",
+            "{'a': 1}",
+        ),
+        (b"ccollections\ndefaultdict\nN\x85R", "{}"),
+        // What is not called is nothing.
+        (b"cbuiltins\nint\n", "None"),
+    ] {
+        let shown = String::from_utf8_lossy(opcodes);
+        assert_eq!(read_value(opcodes).unwrap(), expected, "{shown:?}");
+    }
+    check_errors(&[
+        (b"cbuiltins\nlist\n)R", 16, "REDUCE would run code; not run"),
+        (
+            b"ccollections\nOrderedDict\n](K\x01e\x85R",
+            31,
+            "REDUCE would run code; not run",
+        ),
+        (b"ccollections\nOrderedDict\nNR", 26, "REDUCE would run code; not run"),
+        (b"ccollections\nOrderedDict\n(R", 26, "REDUCE would run code; not run"),
+        (
+            b"ccollections\nCounter\n",
+            0,
+            "GLOBAL would import collections.Counter; not run",
+        ),
+        (b"cbuiltins\neval\n", 0, "GLOBAL would import builtins.eval; not run"),
+    ]);
 }
 
 #[test]

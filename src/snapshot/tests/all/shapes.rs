@@ -354,3 +354,60 @@ fn a_lone_surrogate_is_read_as_a_text() {
     let frame = snapshot.tables.all_frames().next().unwrap();
     assert_eq!(snapshot.tables.get_text(frame.filename), "\u{fffd}.py\u{1f600}");
 }
+
+/// A table has them where a column has gaps.
+#[test]
+fn whole_numbers_may_be_floats() {
+    let mut value = least();
+    value["segments"][0]["address"] = literal!(4096.0);
+    value["segments"][0]["stream"] = literal!(-1.0);
+    value["device_traces"][0][0]["size"] = literal!(400.0);
+    let snapshot = read(&value).unwrap();
+    let (segment, entry) = (&snapshot.segments[0], &snapshot.device_traces[0][0]);
+    assert_eq!((segment.address, segment.stream, entry.size), (4096, -1, 400));
+    for wrong in [literal!(1e16), literal!(-1.0), literal!(0.5)] {
+        value["device_traces"][0][0]["size"] = wrong;
+        assert!(read(&value).is_err(), "{value}");
+    }
+}
+
+/// People save it with other things.
+#[test]
+fn a_snapshot_in_a_dict_is_read_and_of_several_none() {
+    let whole = read(&least()).unwrap();
+    let (one, two) = (
+        literal!({"step": 3, "snapshot": least(), "more": [1]}),
+        literal!({"before": least(), "after": least()}),
+    );
+    assert_eq!(json(&read(&one).unwrap()), json(&whole));
+    let several = "the snapshot: expected one snapshot, found a dict of 2 snapshots: save one to a file of its own";
+    let said = read(&two).unwrap_err();
+    assert!(said.starts_with(several), "{said}");
+    let listed = read(&literal!([least(), least()])).unwrap_err();
+    assert!(
+        listed.starts_with("[0]: expected a segment, found a whole snapshot"),
+        "{listed}"
+    );
+    // The same as a pickle: {"a": {"segments": []}}, and the same twice.
+    let pickled = Snapshot::from_bytes(b"\x80\x04}\x8c\x01a}\x8c\x08segments]ss.").unwrap();
+    assert_eq!(pickled.segments, []);
+    let twice = b"\x80\x04}(\x8c\x01a}\x8c\x08segments]s\x8c\x01b}\x8c\x08segments]su.";
+    assert_eq!(Snapshot::from_bytes(twice).unwrap_err().to_string(), several);
+}
+
+/// Python's JSON has words for numbers that are none.
+#[test]
+fn numbers_that_are_none_do_no_harm_where_none_is_needed() {
+    let text = least().to_string();
+    let more = format!("{}, \"x\": [NaN, -Infinity]}}", &text[..text.len() - 1]);
+    assert_eq!(
+        Snapshot::from_bytes(more.as_bytes()).unwrap().segments,
+        read(&least()).unwrap().segments
+    );
+    let needed = text.replace("\"size\":400", "\"size\":NaN");
+    let said = Snapshot::from_bytes(needed.as_bytes()).unwrap_err().to_string();
+    assert!(
+        said.contains("expected a number of bytes or microseconds, found a text"),
+        "{said}"
+    );
+}

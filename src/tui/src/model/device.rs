@@ -1,7 +1,7 @@
 //! Devices: NVML's GPUs joined by UUID with the devices that channels publish.
 
 use gpumem_channel::DeviceKind as PublishedKind;
-use gpumem_probe::{MigDevice, Reading, Sensors};
+use gpumem_probe::{GpuState, HostMemory, Reading, Sensors};
 
 use super::channel::ChannelKey;
 use super::history::History;
@@ -14,6 +14,8 @@ pub(crate) enum DeviceKey {
     Uuid([u8; 16]),
     /// A GPU whose UUID NVML does not tell.
     NvmlIndex(u32),
+    /// A MIG device that has no UUID of 16 bytes (drivers before R470): indexes of its GPU and of itself.
+    Part(u32, u32),
     /// A simulated device: private to the process that publishes it.
     Simulated(ChannelKey, u8),
 }
@@ -66,6 +68,56 @@ fn look_alike(sensors: &Sensors, other: &Sensors) -> bool {
     shown(sensors) == shown(other)
 }
 
+impl DeviceState {
+    /// The state in a word, as every report has it.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            DeviceState::Present => "present",
+            DeviceState::Lost(_) => "lost",
+            DeviceState::Gone => "gone",
+        }
+    }
+
+    /// What a report for people says beside a device's name; nothing of one that is as it should be.
+    pub(crate) fn said(&self) -> Option<String> {
+        match self {
+            DeviceState::Present => None,
+            DeviceState::Lost(text) => Some(format!("LOST: {text}")),
+            DeviceState::Gone => Some(self.word().to_owned()),
+        }
+    }
+
+    /// Why it is in this state, where somebody tells.
+    pub(crate) fn why(&self) -> Option<&str> {
+        match self {
+            DeviceState::Lost(text) => Some(text),
+            DeviceState::Present | DeviceState::Gone => None,
+        }
+    }
+}
+
+impl From<&GpuState> for DeviceState {
+    fn from(state: &GpuState) -> DeviceState {
+        match state {
+            GpuState::Present => DeviceState::Present,
+            GpuState::Lost(text) => DeviceState::Lost(text.clone()),
+        }
+    }
+}
+
+/// What a MIG device is of its GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartOf {
+    /// The GPU.
+    pub gpu: DeviceKey,
+    /// Its index on the GPU.
+    pub index: u32,
+    /// Its profile, `1g.10gb`.
+    pub profile: String,
+    /// Its UUID as NVML writes it, `MIG-...`.
+    pub uuid: String,
+}
+
 /// A device as the dashboard shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
@@ -73,7 +125,7 @@ pub(crate) struct Device {
     pub key: DeviceKey,
     /// Where it is known from.
     pub kind: DeviceKind,
-    /// Short name: `GPU 0`, `SIM 4121`.
+    /// Short name: `GPU 0`, `GPU 0:1` (a MIG device), `SIM 4121`.
     pub label: String,
     /// Marketing name.
     pub name: String,
@@ -89,8 +141,10 @@ pub(crate) struct Device {
     pub shared_with_host: bool,
     /// Everything else NVML measures; `Pending` on devices NVML does not list.
     pub sensors: Sensors,
-    /// MIG devices; empty when MIG is off.
-    pub mig: Vec<MigDevice>,
+    /// The host's memory, where it is the device's and NVML tells of the device.
+    pub host: Option<HostMemory>,
+    /// Of which GPU it is a part, of a MIG device.
+    pub part_of: Option<PartOf>,
     /// Live programs that publish on it.
     pub publishers: usize,
     /// The past.
@@ -112,7 +166,8 @@ impl Device {
             memory,
             shared_with_host,
             sensors,
-            mig,
+            host,
+            part_of,
             publishers,
             history: _,
         } = self;
@@ -127,7 +182,7 @@ impl Device {
             )
             && (state, memory, shared_with_host) == (&other.state, &other.memory, &other.shared_with_host)
             && look_alike(sensors, &other.sensors)
-            && (mig, publishers) == (&other.mig, &other.publishers)
+            && (host, part_of, publishers) == (&other.host, &other.part_of, &other.publishers)
     }
 
     /// Why the driver's own share of the memory is not told; `None` where it is, or nothing is known of the memory.
@@ -135,14 +190,17 @@ impl Device {
         let memory = self.memory.value().filter(|m| m.driver.is_none())?;
         Some(match (memory.basis, self.shared_with_host) {
             (Basis::Publishers, _) => "only programs that publish are counted here: the driver does not tell",
-            (Basis::Driver, true) => "the GPU uses the host's memory: what the driver holds of it is part of other",
+            (Basis::Driver, true) => "the GPU uses the host's memory: what the driver holds of it is not told apart",
             (Basis::Driver, false) => "drivers before R510 do not tell it apart: it is part of other",
         })
     }
 
-    /// UUID as NVML writes it, `GPU-xxxxxxxx-xxxx-...`.
+    /// UUID as NVML writes it, `GPU-xxxxxxxx-xxxx-...` or `MIG-...`.
     pub(crate) fn uuid_text(&self) -> Option<String> {
-        self.uuid.as_ref().map(uuid_text)
+        match &self.part_of {
+            Some(part) => Some(part.uuid.clone()).filter(|uuid| !uuid.is_empty()),
+            None => self.uuid.as_ref().map(uuid_text),
+        }
     }
 }
 
@@ -163,6 +221,8 @@ pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
 pub(crate) enum Only {
     /// NVML's index.
     Index(u32),
+    /// A MIG device by the index of its GPU and its own there, as containers are given them.
+    Part(u32, u32),
     /// UUID, or the beginning of one.
     Uuid(String),
     /// Simulated devices.
@@ -173,6 +233,7 @@ impl std::fmt::Display for Only {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Only::Index(index) => write!(f, "{index}"),
+            Only::Part(gpu, index) => write!(f, "{gpu}:{index}"),
             Only::Uuid(text) => f.write_str(text),
             Only::Simulated => f.write_str("sim"),
         }
@@ -180,14 +241,27 @@ impl std::fmt::Display for Only {
 }
 
 impl Only {
-    /// Whether `device` is the chosen one.
+    /// Whether `device` is the chosen one, or a part of it.
     pub(crate) fn matches(&self, device: &Device) -> bool {
+        let nvml = device.kind == DeviceKind::Nvml;
         match self {
-            Only::Index(index) => device.kind == DeviceKind::Nvml && device.label == format!("GPU {index}"),
-            Only::Uuid(text) => device.uuid_text().is_some_and(|uuid| {
+            Only::Index(index) => {
+                let label = format!("GPU {index}");
+                let rest = device.label.strip_prefix(&label);
+                nvml && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+            }
+            Only::Part(gpu, index) => nvml && device.label == format!("GPU {gpu}:{index}"),
+            Only::Uuid(text) => {
+                let whole = device.part_of.as_ref().and_then(|part| match part.gpu {
+                    DeviceKey::Uuid(uuid) => Some(uuid_text(&uuid)),
+                    _ => None,
+                });
                 let wanted = text.to_ascii_lowercase();
-                uuid.to_ascii_lowercase().starts_with(&wanted) || uuid[4..].starts_with(&wanted)
-            }),
+                [device.uuid_text(), whole].into_iter().flatten().any(|uuid| {
+                    let uuid = uuid.to_ascii_lowercase();
+                    uuid.starts_with(&wanted) || uuid.get(4..).is_some_and(|uuid| uuid.starts_with(&wanted))
+                })
+            }
             Only::Simulated => device.kind == DeviceKind::Simulated,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gpumem_probe::{NvmlSample, Process};
+use gpumem_probe::{Gpu, NvmlSample, Process};
 
 use super::channel::{ChannelKey, ChannelSample};
 use super::{Nanos, SECOND};
@@ -149,10 +149,10 @@ pub(crate) struct Request {
 impl Request {
     /// What follows from the newest samples.
     pub(crate) fn of(inputs: &Inputs, blocks_of: Option<ChannelKey>) -> Request {
-        let lists = inputs.nvml.gpus.iter().filter_map(|gpu| gpu.processes.value());
+        let gpus = inputs.nvml.gpus.iter();
         Request {
             blocks_of,
-            listed: lists.flatten().map(|process| process.pid).collect(),
+            listed: gpus.flat_map(Gpu::all_processes).map(|process| process.pid).collect(),
             publishers: inputs.channels.channels.iter().filter_map(|c| c.pid).collect(),
         }
     }

@@ -27,7 +27,7 @@ mod world;
 pub(crate) use blocks::{BlockMap, Histogram};
 pub(crate) use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftOut, Problem, ProblemKind};
 pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
-pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, Only};
+pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, PartOf};
 pub(crate) use figures::Figures;
 pub(crate) use finding::{Finding, Severity};
 pub(crate) use history::{DISCOVER, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};

@@ -22,8 +22,8 @@ impl Basis {
     }
 }
 
-/// A device's memory in bytes. `allocated + cached + other + driver + free == total`, always and exactly (a part that is
-/// not told apart counts nothing).
+/// A device's memory in bytes. `allocated + cached + other + host + driver + free == total`, always and exactly (a part
+/// that is not told apart counts nothing).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Partition {
     /// All of it.
@@ -35,9 +35,12 @@ pub(crate) struct Partition {
     /// Used by anything else: programs that do not publish, CUDA contexts, graphics; and by the driver where that is not
     /// told apart.
     pub other: u64,
+    /// Used by the host's programs, on a GPU that uses the host's memory; `None` where that is not told apart.
+    pub host: Option<u64>,
     /// Held by driver and firmware for themselves; `None` where nobody tells it apart.
     pub driver: Option<u64>,
-    /// Available.
+    /// Available, as the driver says; on a GPU that uses the host's memory what a new program could have
+    /// (`MemAvailable`).
     pub free: u64,
     /// Where the figures come from.
     pub basis: Basis,
@@ -48,13 +51,18 @@ pub(crate) struct Partition {
 impl Partition {
     /// Joins the driver's figures with the sums over the live publishers.
     ///
-    /// The driver's free is recomputed from the rest: version 1 of NVML's call does not add up by itself. Where the
-    /// publishers' reserved exceeds the driver's used, the newer claim wins and takes from `free`.
+    /// The driver's free stays what it says: what its figures leave over is part of `other`. Where the publishers'
+    /// reserved exceeds what is not free, the newer claim wins and takes from `free`. Without any figure but the total
+    /// the publishers' are all there is.
     pub(crate) fn of_driver(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
         let total = memory.total;
         let driver = memory.reserved.map(|driver| driver.min(total));
         let rest = total - driver.unwrap_or(0);
-        let used = memory.used.min(rest);
+        let free = memory.free.or(memory.used.map(|used| rest.saturating_sub(used)));
+        let Some(free) = free else {
+            return Partition::of_publishers(total, allocated, reserved);
+        };
+        let used = rest - free.min(rest);
         let mut parts = Partition::of_publishers(rest, allocated, reserved);
         let published = parts.allocated + parts.cached;
         parts.skewed |= published > used;
@@ -64,6 +72,26 @@ impl Partition {
         parts.driver = driver;
         parts.basis = Basis::Driver;
         parts
+    }
+
+    /// The same for a GPU that uses the host's memory, of which the driver counts what its processes have. What is then
+    /// neither theirs nor available is the host's programs'. Where both cannot be, what is counted process by process wins
+    /// and takes from `free`.
+    pub(crate) fn of_host(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
+        let (Some(used), Some(available)) = (memory.used, memory.free) else {
+            return Partition::of_driver(memory, allocated, reserved);
+        };
+        let parts = Partition::of_publishers(memory.total, allocated, reserved);
+        let other = used.saturating_sub(parts.reserved()).min(parts.free);
+        let rest = parts.free - other;
+        let free = available.min(rest);
+        Partition {
+            other,
+            host: Some(rest - free),
+            free,
+            basis: Basis::Driver,
+            ..parts
+        }
     }
 
     /// What the publishers alone say about a device of `total` bytes.
@@ -86,6 +114,8 @@ impl Partition {
         let mut parts = Partition::of_publishers(self.total - self.driver.unwrap_or(0), allocated, reserved);
         parts.other = self.other.min(parts.free);
         parts.free -= parts.other;
+        parts.host = self.host.map(|host| host.min(parts.free));
+        parts.free -= parts.host.unwrap_or(0);
         Partition {
             total: self.total,
             driver: self.driver,
@@ -99,7 +129,16 @@ impl Partition {
         (self.used(), self.allocated)
     }
 
-    /// Everything that is not free and not the driver's: allocated + cached + other.
+    /// What `free` is called: on a GPU that uses the host's memory the kernel's word, which tells it from what nothing is
+    /// in.
+    pub(crate) fn rest(&self) -> &'static str {
+        match self.host {
+            Some(_) => "available",
+            None => self.basis.rest(),
+        }
+    }
+
+    /// Everything that is not free, not the driver's and not the host's: allocated + cached + other.
     pub(crate) fn used(&self) -> u64 {
         self.allocated + self.cached + self.other
     }

@@ -3,8 +3,8 @@ use gpumem_probe::Memory;
 use super::*;
 
 fn sum(parts: &Partition) -> u128 {
-    let driver = parts.driver.unwrap_or(0);
-    [parts.allocated, parts.cached, parts.other, driver, parts.free]
+    let (driver, host) = (parts.driver.unwrap_or(0), parts.host.unwrap_or(0));
+    [parts.allocated, parts.cached, parts.other, host, driver, parts.free]
         .iter()
         .map(|&n| u128::from(n))
         .sum()
@@ -12,20 +12,25 @@ fn sum(parts: &Partition) -> u128 {
 
 #[test]
 fn adds_up_whatever_the_sources_claim() {
-    let odd = [0, 1, 7, 100, 101, 1 << 40, u64::MAX - 1, u64::MAX];
+    let odd = [0, 1, 7, 100, 1 << 40, u64::MAX];
+    let any = || odd.map(Some).into_iter().chain([None]);
     for total in odd {
-        for used in odd {
-            for reserved in odd.map(Some).into_iter().chain([None]) {
+        for (used, free) in any().flat_map(|used| any().map(move |free| (used, free))) {
+            for reserved in any() {
                 for (allocated, cached) in odd.iter().flat_map(|a| odd.map(|b| (*a, b))) {
                     let memory = Memory {
                         total,
                         used,
                         reserved,
-                        free: 0,
+                        free,
+                        ..Memory::default()
                     };
-                    let parts = Partition::of_driver(&memory, allocated, cached);
-                    assert_eq!(sum(&parts), u128::from(total), "{memory:?} {allocated} {cached}");
-                    assert_eq!(parts.driver.is_some(), reserved.is_some());
+                    for parts in [Partition::of_driver, Partition::of_host].map(|of| of(&memory, allocated, cached)) {
+                        assert_eq!(sum(&parts), u128::from(total), "{memory:?} {allocated} {cached}");
+                        let counted = used.is_some() || free.is_some();
+                        let shared = parts.host.is_some();
+                        assert_eq!(parts.driver.is_some(), reserved.is_some() && counted && !shared);
+                    }
                     let parts = Partition::of_publishers(total, allocated, cached);
                     assert_eq!(sum(&parts), u128::from(total), "{total} {allocated} {cached}");
                 }
@@ -38,9 +43,10 @@ fn adds_up_whatever_the_sources_claim() {
 fn says_when_the_sources_contradict_each_other() {
     let memory = Memory {
         total: 100,
-        used: 40,
+        used: Some(40),
         reserved: Some(10),
-        free: 50,
+        free: Some(50),
+        ..Memory::default()
     };
     let cases = [
         // (allocated, reserved) -> (allocated, cached, other, free, skewed)
@@ -61,9 +67,10 @@ fn says_when_the_sources_contradict_each_other() {
 fn what_others_hold_stays_when_publishers_are_looked_at_again() {
     let memory = Memory {
         total: 100,
-        used: 60,
+        used: Some(60),
         reserved: Some(5),
-        free: 35,
+        free: Some(35),
+        ..Memory::default()
     };
     let then = Partition::of_driver(&memory, 20, 40);
     assert_eq!(then.holding(20, 40), then);
@@ -75,4 +82,45 @@ fn what_others_hold_stays_when_publishers_are_looked_at_again() {
         (most.allocated, most.other, most.free, most.driver),
         (90, 5, 0, Some(5))
     );
+}
+
+/// An idle GPU of a host whose programs use 34 of 128 had 34 in use.
+#[test]
+fn what_the_hosts_programs_use_is_not_the_gpus() {
+    let memory = |used| Memory {
+        total: 128,
+        used,
+        free: Some(90),
+        ..Memory::default()
+    };
+    for (used, publishers, expected) in [
+        (Some(0), (0, 0), (0, Some(38), 90)),
+        (Some(20), (0, 0), (20, Some(18), 90)),
+        (Some(20), (5, 15), (5, Some(18), 90)),
+        // The processes are counted at another moment than the host.
+        (Some(60), (0, 0), (60, Some(0), 68)),
+        // Not all are counted.
+        (None, (5, 15), (23, None, 90)),
+    ] {
+        let parts = Partition::of_host(&memory(used), publishers.0, publishers.1);
+        assert_eq!(
+            (parts.other, parts.host, parts.free),
+            expected,
+            "{used:?} {publishers:?}"
+        );
+        assert_eq!(sum(&parts), 128);
+    }
+}
+
+#[test]
+fn a_gap_in_the_drivers_figures_does_not_change_what_is_free() {
+    let memory = Memory {
+        total: 100,
+        used: Some(40),
+        reserved: Some(5),
+        free: Some(50),
+        ..Memory::default()
+    };
+    let parts = Partition::of_driver(&memory, 0, 0);
+    assert_eq!((parts.other, parts.driver, parts.free), (45, Some(5), 50));
 }

@@ -94,6 +94,8 @@ pub(crate) struct Process {
     pub state: ProcessState,
     /// A signal or a debugger has stopped it; not known where its process is not visible here, or ended.
     pub stopped: Option<bool>,
+    /// It shares the device through a server of CUDA's Multi-Process Service.
+    pub mps: bool,
     /// Its device is simulated.
     pub simulated: bool,
     /// When it ended, of a black box that tells.
@@ -196,11 +198,12 @@ impl Process {
 
     /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
     pub(crate) fn state_text(&self) -> String {
-        match (&self.state, self.stopped) {
+        let state = match (&self.state, self.stopped) {
             (ProcessState::Publishing, Some(true)) => "stopped".to_owned(),
             (state, Some(true)) => format!("{}, stopped", state.text()),
             (state, _) => state.text().to_owned(),
-        }
+        };
+        if self.mps { state + ", MPS" } else { state }
     }
 }
 

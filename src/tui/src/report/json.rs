@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use gpumem_probe::Reading;
 
 use super::shape::{
-    Document, JsonDevice, JsonFigures, JsonFinding, JsonLeftOut, JsonMemory, JsonMig, JsonPool, JsonProblem,
+    Document, JsonDevice, JsonFigures, JsonFinding, JsonHost, JsonLeftOut, JsonMemory, JsonMig, JsonPool, JsonProblem,
     JsonProcess, Reasons,
 };
 use crate::model::{
-    Basis, Device, DeviceKey, DeviceKind, DeviceState, Figures, Finding, LeftOut, Model, Nanos, Partition, PoolShare,
-    Problem, ProblemKind, Process, ProcessId, ProcessState, Severity,
+    Basis, Device, DeviceKey, DeviceKind, Figures, Finding, LeftOut, Model, Nanos, Partition, PoolShare, Problem,
+    ProblemKind, Process, ProcessId, ProcessState, Severity,
 };
 use crate::source;
 
@@ -42,7 +42,11 @@ pub(crate) fn document(model: &Model) -> Result<String, serde_json::Error> {
         host: &model.setup.host,
         simulated: model.simulated(),
         sources,
-        devices: world.devices.iter().map(device).collect(),
+        devices: world
+            .devices
+            .iter()
+            .map(|d| device(d, &world.devices, &labels))
+            .collect(),
         processes: model.listed().map(|p| process(p, model, &labels)).collect(),
         findings: model
             .findings()
@@ -71,17 +75,12 @@ fn figure<T: Clone>(field: &'static str, reading: &Reading<T>, reasons: &mut Rea
     reading.value().cloned()
 }
 
-fn device(device: &Device) -> JsonDevice<'_> {
+fn device<'a>(device: &'a Device, all: &'a [Device], labels: &Labels<'a>) -> JsonDevice<'a> {
     let s = &device.sensors;
     let mut why = Reasons::new();
-    let state = match &device.state {
-        DeviceState::Present => "present",
-        DeviceState::Lost(text) => {
-            why.insert("state", text.clone());
-            "lost"
-        }
-        DeviceState::Gone => "gone",
-    };
+    if let Some(text) = device.state.why() {
+        why.insert("state", text.to_owned());
+    }
     if device.name.is_empty() {
         why.insert("name", "it was not told".into());
     }
@@ -98,7 +97,7 @@ fn device(device: &Device) -> JsonDevice<'_> {
         name: (!device.name.is_empty()).then_some(device.name.as_str()),
         uuid: device.uuid_text(),
         pci: (!device.pci.is_empty()).then_some(device.pci.as_str()),
-        state,
+        state: device.state.word(),
         publishers: device.publishers,
         memory_is_host_memory: device.shared_with_host,
         memory: figure("memory", &device.memory, &mut why).map(|parts| memory(device, parts)),
@@ -109,7 +108,13 @@ fn device(device: &Device) -> JsonDevice<'_> {
         power_limit_watts: figure("power_limit_watts", &s.power_limit, &mut why).map(watts),
         pcie_host_to_device_bytes_per_second: figure("pcie_host_to_device_bytes_per_second", &s.pcie_rx, &mut why),
         pcie_device_to_host_bytes_per_second: figure("pcie_device_to_host_bytes_per_second", &s.pcie_tx, &mut why),
-        mig: device.mig.iter().map(mig).collect(),
+        host_memory: device.host.map(|host| JsonHost {
+            total: host.total,
+            available: host.available,
+            free: host.free,
+        }),
+        part_of: device.part_of.as_ref().and_then(|part| labels.get(&part.gpu).copied()),
+        mig: all.iter().filter_map(|part| mig(part, device.key)).collect(),
         unavailable: why,
     }
 }
@@ -119,6 +124,9 @@ fn memory(device: &Device, parts: Partition) -> JsonMemory {
     let mut why = Reasons::new();
     if let Some(reason) = device.driver_share_unknown() {
         why.insert("driver_reserved", reason.into());
+    }
+    if parts.host.is_none() {
+        why.insert("host", host_unknown(device.shared_with_host).into());
     }
     let none = match driver {
         true => &["not_published"][..],
@@ -132,6 +140,7 @@ fn memory(device: &Device, parts: Partition) -> JsonMemory {
         allocated: parts.allocated,
         cached: parts.cached,
         other: driver.then_some(parts.other),
+        host: parts.host,
         driver_reserved: parts.driver,
         free: driver.then_some(parts.free),
         not_published: (!driver).then_some(parts.free),
@@ -149,30 +158,46 @@ fn only_of(driver: bool) -> &'static str {
     }
 }
 
-fn mig(mig: &gpumem_probe::MigDevice) -> JsonMig<'_> {
+/// Why nothing is said of what the host's programs use.
+fn host_unknown(shared: bool) -> &'static str {
+    match shared {
+        true => "NVML does not count all processes of the GPU: what the host's programs use is part of other",
+        false => "the device has memory of its own",
+    }
+}
+
+/// A MIG device in the few figures of its GPU's list, if it is one of that GPU.
+fn mig(part: &Device, gpu: DeviceKey) -> Option<JsonMig<'_>> {
+    let of = part.part_of.as_ref().filter(|of| of.gpu == gpu)?;
     let mut why = Reasons::new();
-    let memory = mig.memory.value();
-    if let Some(reason) = mig.memory.reason() {
+    if let Some(reason) = part.memory.reason() {
         for field in ["total", "used", "driver_reserved", "free"] {
             why.insert(field, reason.clone());
         }
     }
-    if memory.is_some_and(|m| m.reserved.is_none()) {
+    let memory = part.memory.value();
+    let counted = memory.filter(|m| m.basis == Basis::Driver);
+    if memory.is_some_and(|m| m.driver.is_none()) {
         why.insert(
             "driver_reserved",
             "this driver does not tell it apart: it is part of used".into(),
         );
     }
-    JsonMig {
-        index: mig.index,
-        name: &mig.name,
-        uuid: &mig.uuid,
-        total: memory.map(|m| m.total),
-        used: memory.map(|m| m.used),
-        driver_reserved: memory.and_then(|m| m.reserved),
-        free: memory.map(|m| m.free),
-        unavailable: why,
+    if memory.is_some() && counted.is_none() {
+        for field in ["used", "free"] {
+            why.insert(field, "the driver does not tell".into());
+        }
     }
+    Some(JsonMig {
+        index: of.index,
+        name: &of.profile,
+        uuid: &of.uuid,
+        total: memory.map(|m| m.total),
+        used: counted.map(Partition::used),
+        driver_reserved: memory.and_then(|m| m.driver),
+        free: counted.map(|m| m.free),
+        unavailable: why,
+    })
 }
 
 /// The labels of the document's devices. That of a black box may have ended with it.
@@ -227,6 +252,7 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         pid: process.pid,
         device,
         simulated: process.simulated,
+        mps_client: process.mps,
         user: known(&process.user).then_some(process.user.as_str()),
         command: known(&process.command).then_some(process.command.as_str()),
         job: known(&process.job).then_some(process.job.as_str()),

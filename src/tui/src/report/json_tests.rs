@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use gpumem_channel::{DeviceKind, DeviceMap, FreeSums, Identity, Snapshot};
-use gpumem_probe::{Gpu, GpuProcess, GpuState, Memory, NvmlSample, NvmlState, ProcessKind, Reading, Sensors};
+use gpumem_probe::{
+    Gpu, GpuProcess, GpuState, HostMemory, Memory, NvmlSample, NvmlState, ProcessKind, Reading, Sensors,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -25,9 +27,10 @@ fn card() -> Gpu {
         name: "H100 \"quoted\" \u{fffd}".into(),
         memory: Reading::Value(Memory {
             total: 100,
-            used: 60,
+            used: Some(60),
             reserved: Some(10),
-            free: 30,
+            free: Some(30),
+            ..Memory::default()
         }),
         sensors: Sensors {
             utilization: Reading::Value(37),
@@ -40,6 +43,7 @@ fn card() -> Gpu {
             kind: ProcessKind::Compute,
             used: Reading::NoPermission,
             mig: None,
+            mps: false,
         }]),
         ..Gpu::default()
     }
@@ -95,7 +99,7 @@ fn every_null_of_a_device_has_its_reason() {
     };
     let document = report(sample);
     let device = document["devices"][0].as_object().unwrap();
-    let identity = ["uuid", "pci"];
+    let identity = ["uuid", "pci", "part_of", "host_memory"];
     for (field, value) in device
         .iter()
         .filter(|(field, value)| value.is_null() && !identity.contains(&field.as_str()))
@@ -114,19 +118,22 @@ fn every_null_has_its_reason() {
     let told = |total, reserved| {
         Reading::Value(Memory {
             total,
-            used: 60,
+            used: Some(60),
             reserved,
-            free: total - 60 - reserved.unwrap_or(0),
+            free: Some(total - 60 - reserved.unwrap_or(0)),
+            ..Memory::default()
         })
     };
-    let mig = |memory| gpumem_probe::MigDevice {
+    let mig = |index, memory| gpumem_probe::MigDevice {
+        index,
         memory,
         ..Default::default()
     };
-    let gpu = |index: u8, memory, shared_with_host, mig| Gpu {
+    let gpu = |index: u8, memory, shared: bool, mig| Gpu {
+        index: index.into(),
         uuid: Some([index; 16]),
         memory,
-        shared_with_host,
+        host: shared.then(HostMemory::default),
         mig,
         ..card()
     };
@@ -137,9 +144,9 @@ fn every_null_has_its_reason() {
                 1,
                 told(100, Some(10)),
                 false,
-                vec![mig(told(80, Some(1))), mig(told(80, None))],
+                vec![mig(0, told(80, Some(1))), mig(1, told(80, None))],
             ),
-            gpu(2, told(100, None), true, vec![mig(Reading::NotSupported)]),
+            gpu(2, told(100, None), true, vec![mig(0, Reading::NotSupported)]),
             gpu(3, told(100, None), false, vec![]),
             gpu(4, Reading::NoPermission, false, vec![]),
             Gpu {
@@ -151,7 +158,7 @@ fn every_null_has_its_reason() {
     };
     let document = report(sample);
     // These are told or not as the driver and the program like.
-    let identity = ["uuid", "pci", "job", "rank"];
+    let identity = ["uuid", "pci", "job", "rank", "part_of", "host_memory"];
     let mut todo = vec![&document];
     let mut nulls = 0;
     while let Some(value) = todo.pop() {
@@ -170,7 +177,7 @@ fn every_null_has_its_reason() {
         }
     }
     assert!(nulls > 20, "{nulls}");
-    assert_eq!(document["devices"][4]["name"], Value::Null);
+    assert_eq!(document["devices"][7]["name"], Value::Null);
 }
 
 #[test]

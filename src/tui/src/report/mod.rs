@@ -87,7 +87,7 @@ pub(crate) fn nothing(model: &Model) -> Option<String> {
     }
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
         (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", words::sentence(hint)),
-        (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Uuid(_)))) => format!(
+        (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Part(..) | Only::Uuid(_)))) => format!(
             "no such device: {only}. There is {}, without which only programs that publish tell of devices, by UUID. Without --device \
              all are reported",
             no_library(model)

@@ -167,6 +167,7 @@ mod tests {
             managed: Reading::NotSupported,
             state: ProcessState::Publishing,
             stopped: None,
+            mps: false,
             simulated: true,
             ended: None,
         });

@@ -44,6 +44,8 @@ pub(super) struct JsonDevice<'a> {
     pub(super) power_limit_watts: Option<f64>,
     pub(super) pcie_host_to_device_bytes_per_second: Option<u64>,
     pub(super) pcie_device_to_host_bytes_per_second: Option<u64>,
+    pub(super) host_memory: Option<JsonHost>,
+    pub(super) part_of: Option<&'a str>,
     pub(super) mig: Vec<JsonMig<'a>>,
     pub(super) unavailable: Reasons,
 }
@@ -54,12 +56,20 @@ pub(super) struct JsonMemory {
     pub(super) allocated: u64,
     pub(super) cached: u64,
     pub(super) other: Option<u64>,
+    pub(super) host: Option<u64>,
     pub(super) driver_reserved: Option<u64>,
     pub(super) free: Option<u64>,
     pub(super) not_published: Option<u64>,
     pub(super) source: &'static str,
     pub(super) skewed: bool,
     pub(super) unavailable: Reasons,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct JsonHost {
+    pub(super) total: u64,
+    pub(super) available: u64,
+    pub(super) free: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +89,7 @@ pub(super) struct JsonProcess<'a> {
     pub(super) pid: u32,
     pub(super) device: Option<&'a str>,
     pub(super) simulated: bool,
+    pub(super) mps_client: bool,
     pub(super) user: Option<&'a str>,
     pub(super) command: Option<&'a str>,
     pub(super) job: Option<&'a str>,

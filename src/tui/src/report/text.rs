@@ -7,7 +7,7 @@ use gpumem_probe::{NvmlState, Reading};
 use gpumem_text::units;
 
 use super::processes;
-use crate::model::{Basis, Device, DeviceKind, DeviceState, Model, Partition, Severity};
+use crate::model::{Basis, Device, DeviceKind, Model, Partition, Severity};
 use crate::wrap::{width, wrap};
 
 /// The report, ending in a line end. Lines take at most `room` columns where that can be: a table leaves out columns, sentences are broken.
@@ -96,26 +96,22 @@ fn write_device(out: &mut String, device: &Device, room: u16) -> std::fmt::Resul
     if let Some(uuid) = device.uuid_text() {
         write!(out, "  {uuid}")?;
     }
-    match &device.state {
-        DeviceState::Present => {}
-        DeviceState::Lost(text) => write!(out, "  LOST: {text}")?,
-        DeviceState::Gone => write!(out, "  gone")?,
+    if let Some(said) = device.state.said() {
+        write!(out, "  {said}")?;
     }
     writeln!(out)?;
     match &device.memory {
         Reading::Value(memory) => write_memory(out, device, memory, room)?,
         other => write_detail(out, &format!("memory: {}", other.reason().unwrap_or_default()), room)?,
     }
-    if device.kind == DeviceKind::Nvml {
-        write_detail(out, &sensors(device).join("   "), room)?;
-    }
-    for mig in &device.mig {
-        let memory = match &mig.memory {
-            Reading::Value(m) => format!("{} of {} used", units::bytes(m.used), units::bytes(m.total)),
-            other => other.reason().unwrap_or_default(),
-        };
-        let text = format!("MIG {}  {}  {memory}  {}", mig.index, mig.name, mig.uuid);
+    if let Some(host) = &device.host {
+        let [total, available, free] = [host.total, host.available, host.free].map(units::bytes);
+        let text = format!("shared with host: {total}, {available} available, {free} free (MemAvailable, MemFree)");
         write_detail(out, &text, room)?;
+    }
+    // NVML measures GPUs as a whole.
+    if device.kind == DeviceKind::Nvml && device.part_of.is_none() {
+        write_detail(out, &sensors(device).join("   "), room)?;
     }
     Ok(())
 }
@@ -128,12 +124,21 @@ fn write_memory(out: &mut String, device: &Device, memory: &Partition, room: u16
     }
     match memory.basis {
         Basis::Driver => {
-            parts.push(("other", memory.other));
+            match memory.host {
+                Some(host) => {
+                    let others = match memory.reserved() {
+                        0 => "processes of the GPU",
+                        _ => "other processes of the GPU",
+                    };
+                    parts.extend([(others, memory.other), ("host's programs", host)]);
+                }
+                None => parts.push(("other", memory.other)),
+            }
             parts.extend(memory.driver.map(|bytes| ("driver", bytes)));
         }
         Basis::Publishers => {}
     }
-    parts.push((memory.basis.rest(), memory.free));
+    parts.push((memory.rest(), memory.free));
     let parts: Vec<String> = parts
         .into_iter()
         .map(|(name, n)| format!("{name} {}", units::bytes(n)))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpumem_probe::{Facts, Nvml, NvmlSample, NvmlState};
+use gpumem_probe::{Facts, Gpu, GpuState, Nvml, NvmlSample, NvmlState};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -48,6 +48,8 @@ pub(super) struct Driver {
     nvml: Option<Nvml>,
     /// What the newest sample says.
     state: NvmlState,
+    /// The GPUs of the newest sample: who they are outlives the library that told it.
+    known: Vec<Gpu>,
 }
 
 impl Source for Driver {
@@ -61,16 +63,27 @@ impl Source for Driver {
 
     fn sample(&mut self, _: &Request) -> Sample {
         let nvml = &mut self.nvml;
+        let mut known = std::mem::take(&mut self.known);
         let sample = call(|| {
             if nvml.is_none() {
                 match Nvml::load(None) {
-                    Ok(loaded) => *nvml = Some(loaded),
-                    Err(state) => return none(state),
+                    Ok(mut loaded) => {
+                        loaded.remember(known);
+                        *nvml = Some(loaded);
+                    }
+                    Err(state) => {
+                        known.iter_mut().for_each(|gpu| lose(gpu, &state));
+                        return NvmlSample {
+                            gpus: known,
+                            ..none(state)
+                        };
+                    }
                 }
             }
             nvml.as_mut().map(Nvml::sample).unwrap_or_default()
         });
         self.state = sample.state.clone();
+        self.known.clone_from(&sample.gpus);
         Sample::Nvml(sample)
     }
 
@@ -168,6 +181,15 @@ fn sample() -> NvmlSample {
     nvml.sample();
     nvml.wait_for_slow(SLOW);
     nvml.sample()
+}
+
+/// Marks a GPU whose driver cannot be asked any more.
+fn lose(gpu: &mut Gpu, state: &NvmlState) {
+    let why = match state {
+        NvmlState::Failed { error, .. } => error.as_str(),
+        _ => "the driver's library is gone",
+    };
+    gpu.state = GpuState::Lost(why.to_owned());
 }
 
 /// A sample that says why there are no figures.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use gpumem_channel::pool_called;
-use gpumem_probe::{Gpu, Reading};
+use gpumem_probe::{Memory, Reading};
 use gpumem_text::units;
 
 use crate::model::{
@@ -11,7 +11,7 @@ use crate::model::{
     Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
 
-use super::join::gpu_key;
+use super::join::{Told, told};
 
 /// Cache below this many bytes is not worth a sentence.
 const CACHE_WORTH_SAYING: u64 = 64 << 20;
@@ -38,11 +38,14 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     if let Some(text) = world.nvml_failure() {
         findings.push((u64::MAX, finding(Severity::Error, None, text)));
     }
-    let gpus: HashMap<DeviceKey, &Gpu> = inputs.nvml.gpus.iter().map(|gpu| (gpu_key(gpu), gpu)).collect();
+    let told: HashMap<DeviceKey, Told<'_>> = told(inputs).map(|told| (told.key, told)).collect();
     for device in &world.devices {
         about_device(device, &mut findings);
-        let gpu = gpus.get(&device.key).copied();
-        if let Some(bytes) = gpu.and_then(|gpu| of_nobody(gpu, device, &world.processes)) {
+        let told = told.get(&device.key).copied();
+        if let Some(Reading::Value(memory)) = told.map(|told| told.memory) {
+            findings.extend(about_doubts(device, memory));
+        }
+        if let Some(bytes) = told.and_then(|told| of_nobody(told, device, &world.processes)) {
             let text = format!(
                 "{}: {} are used by nobody that NVML lists: a container, a process that ended, or the driver",
                 device.label,
@@ -51,7 +54,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
             findings.push((bytes, finding(Severity::Info, None, text)));
         }
         // Not what is only not known yet.
-        let list = gpu.map(|gpu| &gpu.processes);
+        let list = told.map(|told| told.processes);
         if let Some(list @ (Reading::NotSupported | Reading::NoPermission | Reading::Failed(_))) = list {
             let text = format!(
                 "{}: NVML does not tell its processes ({}): only those that publish are listed",
@@ -177,13 +180,29 @@ fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
     }
 }
 
+/// What the driver says of a device's memory and is not believed.
+fn about_doubts(device: &Device, memory: &Memory) -> Option<Ranked> {
+    let figures: Vec<String> = memory
+        .doubted
+        .figures()
+        .map(|(what, said)| format!("{} {what}", units::bytes(said)))
+        .collect();
+    let text = format!(
+        "{}: NVML says {} of {}, which cannot be: that is left out",
+        device.label,
+        figures.join(" and "),
+        units::bytes(memory.total)
+    );
+    (!figures.is_empty()).then(|| (0, finding(Severity::Info, None, text)))
+}
+
 /// What a device has given out beyond what its processes have, where that is much. Nothing is said where it cannot be
-/// told: a list or a figure is missing, a MIG device keeps its list to itself, or the memory is the host's.
-fn of_nobody(gpu: &Gpu, device: &Device, processes: &[Process]) -> Option<u64> {
-    let (Reading::Value(memory), Reading::Value(list)) = (&gpu.memory, &gpu.processes) else {
+/// told: a list or a figure is missing, parts of it have lists of their own, or the memory is the host's.
+fn of_nobody(told: Told<'_>, device: &Device, processes: &[Process]) -> Option<u64> {
+    let (Reading::Value(memory), Reading::Value(list)) = (told.memory, told.processes) else {
         return None;
     };
-    if device.state != DeviceState::Present || gpu.shared_with_host || !gpu.mig.is_empty() {
+    if device.state != DeviceState::Present || !told.alone {
         return None;
     }
     let mut known = 0u64;
@@ -200,7 +219,9 @@ fn of_nobody(gpu: &Gpu, device: &Device, processes: &[Process]) -> Option<u64> {
     for process in processes.iter().filter(unlisted) {
         known = known.saturating_add(process.figures.as_ref()?.reserved);
     }
-    let rest = memory.used.saturating_sub(known);
+    // Of what is not believed nobody can be missing.
+    let used = memory.used.filter(|_| memory.doubted.used.is_none())?;
+    let rest = used.saturating_sub(known);
     (rest > NOBODYS_WORTH_SAYING.max(memory.total / 50)).then_some(rest)
 }
 

@@ -7,11 +7,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use gpumem_channel::{DeviceKind as PublishedKind, Identity, Life};
-use gpumem_probe::{Gpu, GpuState, Process as HostProcess, Reading};
+use gpumem_probe::{Gpu, GpuProcess, Memory, MigDevice, Process as HostProcess, Reading};
 
 use crate::model::{
     Basis, COUNTED_ABOVE, Channel, ChannelKey, Device, DeviceKey, DeviceKind, DeviceState, Inputs, Model, Owner,
-    Partition, Point, Process, ProcessId, Sensors, SourceId, World,
+    PartOf, Partition, Point, Process, ProcessId, Sensors, SourceId, World,
 };
 
 use super::row;
@@ -34,8 +34,8 @@ pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
 
 /// Every device: NVML's, then those that only channels tell of, then simulated ones; what is gone stands behind what is there.
 fn devices(inputs: &Inputs, published: &Published, before: &mut [Device]) -> Vec<Device> {
-    let gpus = inputs.nvml.gpus.iter();
-    let mut devices: Vec<Device> = gpus.map(|gpu| of_gpu(gpu, published)).collect();
+    let with_parts = |gpu| std::iter::once(of_gpu(gpu, published)).chain(parts_of(gpu, published));
+    let mut devices: Vec<Device> = inputs.nvml.gpus.iter().flat_map(with_parts).collect();
     let listed = devices.len();
     let mut known: HashSet<DeviceKey> = devices.iter().map(|d| d.key).collect();
     let mut before: HashMap<DeviceKey, &mut Device> = before.iter_mut().map(|d| (d.key, d)).collect();
@@ -66,15 +66,89 @@ pub(super) fn gpu_key(gpu: &Gpu) -> DeviceKey {
     gpu.uuid.map_or(DeviceKey::NvmlIndex(gpu.index), DeviceKey::Uuid)
 }
 
-fn of_gpu(gpu: &Gpu, published: &Published) -> Device {
-    let key = gpu_key(gpu);
-    let sums = published.on(key);
-    let memory = match &gpu.memory {
-        Reading::Value(memory) => Reading::Value(Partition::of_driver(memory, sums.allocated, sums.reserved)),
+/// The identity of a MIG device.
+fn part_key(gpu: &Gpu, part: &MigDevice) -> DeviceKey {
+    part.uuid_bytes()
+        .map_or(DeviceKey::Part(gpu.index, part.index), DeviceKey::Uuid)
+}
+
+/// What NVML tells of a device, be it a GPU or a MIG device.
+#[derive(Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) key: DeviceKey,
+    pub(super) memory: &'a Reading<Memory>,
+    pub(super) processes: &'a Reading<Vec<GpuProcess>>,
+    /// What it has given out is all its processes': it has no parts, and its memory is not the host's.
+    pub(super) alone: bool,
+}
+
+/// Every device that NVML tells of.
+pub(super) fn told(inputs: &Inputs) -> impl Iterator<Item = Told<'_>> {
+    inputs.nvml.gpus.iter().flat_map(|gpu| {
+        let whole = Told {
+            key: gpu_key(gpu),
+            memory: &gpu.memory,
+            processes: &gpu.processes,
+            alone: gpu.mig.is_empty() && gpu.host.is_none(),
+        };
+        let parts = gpu.mig.iter().map(|part| Told {
+            key: part_key(gpu, part),
+            memory: &part.memory,
+            processes: &part.processes,
+            alone: true,
+        });
+        std::iter::once(whole).chain(parts)
+    })
+}
+
+/// A device's memory as NVML tells it, divided by what its publishers say.
+fn partition(memory: &Reading<Memory>, of: fn(&Memory, u64, u64) -> Partition, sums: Sums) -> Reading<Partition> {
+    match memory {
+        Reading::Value(memory) => Reading::Value(of(memory, sums.allocated, sums.reserved)),
         Reading::Pending => Reading::Pending,
         Reading::NotSupported => sums.partition().map_or(Reading::NotSupported, Reading::Value),
         Reading::NoPermission => Reading::NoPermission,
         Reading::Failed(text) => Reading::Failed(text.clone()),
+    }
+}
+
+/// The MIG devices of a GPU.
+fn parts_of(gpu: &Gpu, published: &Published) -> impl Iterator<Item = Device> {
+    gpu.mig.iter().map(|part| {
+        let key = part_key(gpu, part);
+        let sums = published.on(key);
+        Device {
+            key,
+            kind: DeviceKind::Nvml,
+            label: format!("GPU {}:{}", gpu.index, part.index),
+            name: format!("MIG {}", part.name).trim_end().to_owned(),
+            uuid: part.uuid_bytes(),
+            pci: gpu.pci.clone(),
+            state: DeviceState::from(&gpu.state),
+            memory: partition(&part.memory, Partition::of_driver, sums),
+            shared_with_host: false,
+            // NVML measures GPUs as a whole.
+            sensors: Sensors::not_supported(),
+            host: None,
+            part_of: Some(PartOf {
+                gpu: gpu_key(gpu),
+                index: part.index,
+                profile: part.name.clone(),
+                uuid: part.uuid.clone(),
+            }),
+            publishers: sums.publishers,
+            history: Default::default(),
+        }
+    })
+}
+
+fn of_gpu(gpu: &Gpu, published: &Published) -> Device {
+    let key = gpu_key(gpu);
+    let parts = gpu.mig.iter().map(|part| published.on(part_key(gpu, part)));
+    let sums = parts.fold(published.on(key), Sums::with);
+    let of = match gpu.host {
+        Some(_) => Partition::of_host,
+        None => Partition::of_driver,
     };
     Device {
         key,
@@ -83,14 +157,12 @@ fn of_gpu(gpu: &Gpu, published: &Published) -> Device {
         name: gpu.name.clone(),
         uuid: gpu.uuid,
         pci: gpu.pci.clone(),
-        state: match &gpu.state {
-            GpuState::Present => DeviceState::Present,
-            GpuState::Lost(text) => DeviceState::Lost(text.clone()),
-        },
-        memory,
-        shared_with_host: gpu.shared_with_host,
+        state: DeviceState::from(&gpu.state),
+        memory: partition(&gpu.memory, of, sums),
+        shared_with_host: gpu.host.is_some(),
         sensors: gpu.sensors.clone(),
-        mig: gpu.mig.clone(),
+        host: gpu.host,
+        part_of: None,
         publishers: sums.publishers,
         history: Default::default(),
     }
@@ -131,7 +203,8 @@ fn of_channel(key: DeviceKey, channel: &Channel, index: usize, sums: &Published)
         },
         shared_with_host: false,
         sensors: Sensors::default(),
-        mig: Vec::new(),
+        host: None,
+        part_of: None,
         publishers,
         history: Default::default(),
     }
@@ -178,6 +251,17 @@ impl Sums {
             self.readable += 1;
             self.allocated = self.allocated.saturating_add(all.allocated_bytes.current);
             self.reserved = self.reserved.saturating_add(all.reserved_bytes.current);
+        }
+    }
+
+    /// Both together. A program on two MIG devices of a GPU publishes on it twice.
+    fn with(self, other: Sums) -> Sums {
+        Sums {
+            publishers: self.publishers + other.publishers,
+            readable: self.readable + other.readable,
+            total: self.total.max(other.total),
+            allocated: self.allocated.saturating_add(other.allocated),
+            reserved: self.reserved.saturating_add(other.reserved),
         }
     }
 
@@ -246,14 +330,14 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
             identities.entry(pid).or_insert(&channel.snapshot.identity);
         }
     }
-    for gpu in &inputs.nvml.gpus {
-        let key = gpu_key(gpu);
-        let (Some(device), Reading::Value(list)) = (labels.get(&key), &gpu.processes) else {
+    for Told { key, processes, .. } in told(inputs) {
+        let (Some(device), Reading::Value(list)) = (labels.get(&key), processes) else {
             continue;
         };
         for listed in list {
             let places = its.get(&(key, listed.pid)).map_or(&[][..], Vec::as_slice);
             for (nth, &place) in places.iter().enumerate() {
+                rows[place].mps |= listed.mps;
                 rows[place].nvml = match &listed.used {
                     Reading::Value(_) if nth > 0 => Reading::Failed(COUNTED_ABOVE.into()),
                     // Where it is not counted at all, that is so for each.

@@ -10,7 +10,7 @@ use crate::model::{
     Process, ProcessId, ProcessState, SECOND, Setup, SourceId,
 };
 
-use super::join::gpu_key;
+use super::join::told;
 
 const MINUTE: Nanos = 60 * SECOND;
 
@@ -32,7 +32,7 @@ pub(super) fn published(
             let wanted = match setup.only {
                 None => true,
                 Some(Only::Simulated) => published.kind == PublishedKind::Simulated,
-                Some(Only::Index(_) | Only::Uuid(_)) => false,
+                Some(Only::Index(_) | Only::Part(..) | Only::Uuid(_)) => false,
             };
             if device.is_some() || (channel.snapshot.life != Life::Alive && wanted) {
                 let label = device.map_or_else(|| published.name.clone(), |d| d.label.clone());
@@ -86,6 +86,7 @@ fn of_channel(
         managed: Reading::Pending,
         state,
         stopped: person.map(|p| p.stopped),
+        mps: false,
         simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
         ended: channel.last_sign.map(|at| Ended {
             at,
@@ -130,8 +131,8 @@ fn not_listed(row: &Process, inputs: &Inputs) -> Reading<u64> {
         NvmlState::Failed { error, .. } => return Reading::Failed(error.clone()),
         NvmlState::Ready => {}
     }
-    let gpu = inputs.nvml.gpus.iter().find(|gpu| gpu_key(gpu) == row.id.device);
-    match gpu.map(|gpu| &gpu.processes) {
+    let device = told(inputs).find(|device| device.key == row.id.device);
+    match device.map(|device| device.processes) {
         None => Reading::Failed(DEVICE_NOT_LISTED.into()),
         Some(Reading::Value(_)) => Reading::Failed(PROCESS_NOT_LISTED.into()),
         Some(Reading::Pending) => Reading::Pending,
@@ -170,6 +171,7 @@ pub(super) fn unpublished(
             ProcessState::OtherUser
         },
         stopped: person.map(|p| p.stopped),
+        mps: listed.mps,
         simulated: false,
         ended: None,
     }

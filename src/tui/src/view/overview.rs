@@ -39,15 +39,13 @@ impl Plan {
         // The tallest tier that leaves the table what it wants, or at least a third of the screen.
         let table_lines = wanted.min((area.height / 3).max(4));
         let room = area.height.saturating_sub(table_lines);
-        let more = |tier: Tier, row: &[Device]| row.iter().map(|d| tier.more_lines(d)).max().unwrap_or(0);
-        let all_more = |tier: Tier| rows.iter().fold(0, |sum: u16, row| sum.saturating_add(more(tier, row)));
         let tier = Tier::ALL
             .into_iter()
-            .find(|&t| rows.len() * usize::from(t.lines()) + usize::from(all_more(t)) <= usize::from(room))
+            .find(|&t| rows.len() * usize::from(t.lines()) <= usize::from(room))
             .unwrap_or(Tier::Bar);
         // The tallest grows into what the table leaves, up to half of the screen.
         let lines = match (tier, rows.len() as u16) {
-            (Tier::Tall, count @ 1..) => ((room - all_more(tier)) / count).min(area.height / 2).max(tier.lines()),
+            (Tier::Tall, count @ 1..) => (room / count).min(area.height / 2).max(tier.lines()),
             _ => tier.lines(),
         };
         let shown = (usize::from(room) / usize::from(lines)).max(1).min(rows.len());
@@ -56,11 +54,10 @@ impl Plan {
             .and_then(|d| devices.iter().position(|x| x.key == d.key))
             .unwrap_or(0);
         let first = first_in_view(model.ui.hits.first[1], Some(selected / columns), shown, rows.len());
-        let of_row = |row: &&[Device]| lines + more(tier, row);
         Plan {
             columns,
             tier,
-            rows: rows.iter().skip(first).take(shown).map(of_row).collect(),
+            rows: vec![lines; shown.min(rows.len() - first)],
             first,
         }
     }

@@ -70,17 +70,9 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: nvmlDevice_t, memory: *mut 
         let share = |bytes| gpu.share(mig.is_some(), bytes);
         let used = gpu.used.saturating_add(gpu.reserved);
         let (total, used) = (share(gpu.total), share(used));
+        let free = gpu.free.map_or(total.wrapping_sub(used), share);
         // SAFETY: NVML's contract: `memory` is null or valid.
-        unsafe {
-            put(
-                memory,
-                nvml::nvmlMemory_t {
-                    total,
-                    free: total.wrapping_sub(used),
-                    used,
-                },
-            )
-        }
+        unsafe { put(memory, nvml::nvmlMemory_t { total, free, used }) }
     }))
 }
 
@@ -100,7 +92,8 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
         }
         let share = |bytes| gpu.share(mig.is_some(), bytes);
         let (total, reserved, used) = (share(gpu.total), share(gpu.reserved), share(gpu.used));
-        let free = total.wrapping_sub(reserved).wrapping_sub(used);
+        let left = total.wrapping_sub(reserved).wrapping_sub(used);
+        let free = gpu.free.map_or(left, share);
         // SAFETY: as above.
         unsafe {
             put(

@@ -6,12 +6,13 @@ use std::time::Duration;
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
-use super::{answering, code, put, put_text};
+use super::{answering, code, put, put_text, say};
 use crate::source;
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInit_v2() -> nvmlReturn_t {
     code(source::world().and_then(|world| {
+        say(&world);
         std::thread::sleep(Duration::from_millis(world.init_delay_ms));
         world.init
     }))

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use gpumem_probe::{Facts, NvmlSample, NvmlState};
+use gpumem_probe::{Facts, Gpu, GpuState, Memory, NvmlSample, NvmlState, Reading};
 
 use super::named;
 use crate::check::{Check, Verdict, good, not};
+use crate::model::DeviceState;
 
 /// The checks of the driver, in the order in which one needs the other.
 pub(super) fn all(facts: &Facts, sample: &NvmlSample) -> Vec<Check> {
@@ -70,18 +71,48 @@ fn nvml(sample: &NvmlSample) -> Check {
             "works and lists no GPU",
             "check CUDA device rules of the container, or lspci",
         ),
-        _ => {
-            let names: Vec<String> = sample
-                .gpus
-                .iter()
-                .map(|g| format!("GPU {} {}", g.index, g.name))
-                .collect();
-            let driver = sample
-                .driver
-                .as_ref()
-                .map_or_else(String::new, |v| format!("driver {v}: "));
-            good("NVML", format!("{driver}{}", names.join(", ")))
+        _ => gpus(sample),
+    }
+}
+
+/// The GPUs with what is wrong with each, in the words of the reports.
+fn gpus(sample: &NvmlSample) -> Check {
+    let say = |gpu: &Gpu| {
+        let name = format!("GPU {} {}", gpu.index, gpu.name).trim_end().to_owned();
+        let memory = |memory: &Reading<Memory>| memory.reason().map(|why| format!("memory: {why}"));
+        let parts = gpu.mig.iter().filter_map(|part| {
+            let why = memory(&part.memory)?;
+            Some(format!("GPU {}:{} {why}", gpu.index, part.index))
+        });
+        let wrong = DeviceState::from(&gpu.state)
+            .said()
+            .into_iter()
+            .chain(memory(&gpu.memory));
+        match wrong.chain(parts).collect::<Vec<_>>() {
+            none if none.is_empty() => name,
+            wrong => format!("{name} ({})", wrong.join("; ")),
         }
+    };
+    let driver = sample
+        .driver
+        .as_ref()
+        .map_or_else(String::new, |v| format!("driver {v}: "));
+    let seen = driver + &sample.gpus.iter().map(say).collect::<Vec<_>>().join(", ");
+    let is_lost = |gpu: &Gpu| matches!(gpu.state, GpuState::Lost(_));
+    let memories = |gpu: &Gpu| {
+        let parts = gpu.mig.iter().all(|part| part.memory.value().is_some());
+        gpu.memory.value().is_some() && parts
+    };
+    if sample.gpus.iter().any(is_lost) {
+        let todo = "look for Xid errors (dmesg | grep -i xid), end the programs on it and reset it (nvidia-smi --gpu-reset), \
+                    or reboot";
+        not("NVML", Verdict::Bad, seen, todo)
+    } else if sample.gpus.iter().all(memories) {
+        good("NVML", seen)
+    } else {
+        let todo = "what the driver keeps to itself only programs that publish tell; with no permission, run it as root \
+                    or ask for the device files";
+        not("NVML", Verdict::Note, seen, todo)
     }
 }
 
@@ -95,6 +126,7 @@ fn cuda() -> Check {
         "/usr/lib64",
         "/usr/lib",
         "/usr/lib/wsl/lib",
+        "/run/opengl-driver/lib",
     ];
     let dirs = std::env::split_paths(&listed).chain(usual.iter().map(PathBuf::from));
     if let Some(path) = dirs.map(|dir| dir.join(NAME)).find(|path| path.exists()) {

@@ -123,7 +123,7 @@ fn nothing_is_said_of_nobodys_memory_where_it_cannot_be_told() {
     use gpumem_probe::{Gpu, MigDevice, Reading};
     let unknowns: [fn(&mut Gpu); 4] = [
         |gpu| gpu.processes = Reading::Failed("Unknown Error".into()),
-        |gpu| gpu.shared_with_host = true,
+        |gpu| gpu.host = Some(gpumem_probe::HostMemory::default()),
         |gpu| gpu.mig = vec![MigDevice::default()],
         |gpu| {
             if let Reading::Value(list) = &mut gpu.processes {

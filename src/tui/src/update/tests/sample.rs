@@ -163,15 +163,17 @@ pub(super) fn nvml(at: Nanos, used: u64, processes: &[(u32, u64)]) -> Event {
 pub(super) fn nvml_but(at: Nanos, used: u64, processes: &[(u32, u64)], change: impl FnOnce(&mut Gpu)) -> Event {
     let memory = Memory {
         total: 80 * GIB,
-        used,
+        used: Some(used),
         reserved: Some(512 * MIB),
-        free: 80 * GIB - 512 * MIB - used,
+        free: Some(80 * GIB - 512 * MIB - used),
+        ..Memory::default()
     };
     let process = |&(pid, used): &(u32, u64)| GpuProcess {
         pid,
         kind: ProcessKind::Compute,
         used: Reading::Value(used),
         mig: None,
+        mps: false,
     };
     let mut gpu = Gpu {
         uuid: Some(CARD),

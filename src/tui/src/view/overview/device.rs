@@ -1,7 +1,6 @@
 //! One device: its name, its bar, its legend, its sensors, its newest past.
 
 mod memory;
-mod mig;
 mod sensors;
 mod texts;
 
@@ -50,11 +49,6 @@ impl Tier {
             Tier::Bar => 1,
         }
     }
-
-    /// Lines a device takes beyond those: its MIG devices, where there is room for anything but its bar.
-    pub(super) fn more_lines(self, device: &Device) -> u16 {
-        if self == Tier::Bar { 0 } else { mig::lines(device) }
-    }
 }
 
 /// Draws a device at a tier.
@@ -85,19 +79,17 @@ fn framed(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) 
     .areas(area);
     name(screen, beside_title, device, (true, area.width >= WIDE));
     let air = u16::from(area.height >= Tier::Tall.lines());
-    let [_, bar, _, legend_line, parts, _, lower] = Layout::vertical([
+    let [_, bar, _, legend_line, _, lower] = Layout::vertical([
         Constraint::Length(air),
         Constraint::Length(2),
         Constraint::Length(air),
         Constraint::Length(1),
-        Constraint::Length(mig::lines(device)),
         Constraint::Length(air),
         Constraint::Fill(1),
     ])
     .areas(inside);
     memory::bar(screen, bar, device);
     memory::legend(screen, legend_line, device);
-    mig::draw(screen, parts, device);
     let [gap, side] = match lower.width >= 70 && sensors::has_sensors(device) {
         true => [3, 36],
         false => [0, 0],
@@ -118,11 +110,10 @@ fn framed(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) 
 
 fn lines(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool, airy: bool) {
     let theme = screen.theme;
-    let [title, bar, legend_line, parts, sensors, _] = Layout::vertical([
+    let [title, bar, legend_line, sensors, _] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(1),
-        Constraint::Length(mig::lines(device)),
         Constraint::Length(airy.into()),
         Constraint::Fill(1),
     ])
@@ -140,7 +131,6 @@ fn lines(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool, a
     name(screen, beside_label, device, (false, title.width >= WIDE));
     memory::bar(screen, bar, device);
     memory::legend(screen, legend_line, device);
-    mig::draw(screen, parts, device);
     if airy {
         sensors_and_spark(screen, sensors, device);
     }

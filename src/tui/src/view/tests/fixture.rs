@@ -41,6 +41,7 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         managed: Reading::NotSupported,
         state: ProcessState::Publishing,
         stopped: None,
+        mps: false,
         simulated: false,
         ended: None,
     }
@@ -144,7 +145,8 @@ pub(in crate::view) fn h100() -> Model {
             pcie_rx: Reading::Value(12_000_000),
             pcie_tx: Reading::Value(1_234_000_000),
         },
-        mig: vec![],
+        host: None,
+        part_of: None,
         publishers: 2,
         history: history(make, training),
     };

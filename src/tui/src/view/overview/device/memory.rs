@@ -19,7 +19,8 @@ fn parts(memory: &Partition) -> [Part; 5] {
         (Ink::Cached, memory.cached),
         (Ink::Other, memory.other),
         (Ink::Free, memory.free),
-        (Ink::Driver, memory.driver.unwrap_or(0)),
+        // A GPU has one of the two at most.
+        (Ink::Driver, memory.driver.or(memory.host).unwrap_or(0)),
     ]
 }
 
@@ -79,10 +80,14 @@ fn entries(memory: &Partition) -> Vec<Entry> {
             entries.push((Ink::Other, "other", memory.other, 3));
             entries.push((Ink::Driver, "driver", driver, 4));
         }
+        (Basis::Driver, None) if let Some(host) = memory.host => {
+            entries.push((Ink::Other, "other", memory.other, 3));
+            entries.push((Ink::Driver, "host's programs", host, 4));
+        }
         // Nobody tells the driver's share apart.
         (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other, 3)),
         (Basis::Publishers, _) => {}
     }
-    entries.push((Ink::Free, memory.basis.rest(), memory.free, 0));
+    entries.push((Ink::Free, memory.rest(), memory.free, 0));
     entries
 }

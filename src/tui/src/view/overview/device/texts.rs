@@ -11,13 +11,19 @@ use gpumem_text::units::{self, gib};
 pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
     let host = device.shared_with_host.then_some("uses the host's memory");
     let address = wide.then_some(device.pci.as_str());
-    let facts = [Some(device.name.as_str()), host, address];
+    // Less than what is available: the kernel has the rest for caches, and CUDA calls only this free.
+    let free = device.host.map(|host| format!("MemFree {}", units::bytes(host.free)));
+    let facts = [Some(device.name.as_str()), host, free.as_deref(), address];
     let mut text = String::new();
     for fact in facts.into_iter().flatten().filter(|fact| !fact.is_empty()) {
         let air = if text.is_empty() { "" } else { "  " };
         let left = room.saturating_sub(width(&text) + width(air));
         if left == 0 {
             break;
+        }
+        // A figure that is cut is none.
+        if Some(fact) == free.as_deref() && width(fact) > left {
+            continue;
         }
         text = format!("{text}{air}{}", clip(fact, left));
     }

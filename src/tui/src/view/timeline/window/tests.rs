@@ -25,7 +25,8 @@ fn device(samples: &[(Nanos, u64)]) -> Device {
         memory: Reading::Pending,
         shared_with_host: false,
         sensors: Sensors::default(),
-        mig: vec![],
+        host: None,
+        part_of: None,
         publishers: 1,
         history,
     }

@@ -1,0 +1,93 @@
+//! What went wrong, as NVML's number.
+
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper_sys::bindings as nvml;
+use nvml_wrapper_sys::bindings::nvmlReturn_t;
+
+/// NVML's number for what went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nvml) struct Code(nvmlReturn_t);
+
+impl Code {
+    pub(in crate::nvml) const NOT_SUPPORTED: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED);
+    pub(in crate::nvml) const NO_PERMISSION: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_NO_PERMISSION);
+    pub(in crate::nvml) const INSUFFICIENT_SIZE: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE);
+    pub(in crate::nvml) const FUNCTION_NOT_FOUND: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND);
+    pub(in crate::nvml) const ARGUMENT_VERSION: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    pub(in crate::nvml) const DRIVER_NOT_LOADED: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED);
+    pub(in crate::nvml) const VERSION_MISMATCH: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_LIB_RM_VERSION_MISMATCH);
+    /// Not one of NVML's: a text that is not UTF-8, which the wrapper does not hand on.
+    const NO_TEXT: Code = Code(nvmlReturn_t::MAX);
+
+    /// The GPU fell off the bus, needs a reset, or is not there any more.
+    pub(in crate::nvml) fn is_lost(self) -> bool {
+        matches!(
+            self.0,
+            nvml::nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST
+                | nvml::nvmlReturn_enum_NVML_ERROR_RESET_REQUIRED
+                | nvml::nvmlReturn_enum_NVML_ERROR_GPU_NOT_FOUND
+        )
+    }
+
+    /// What stands for a text that the driver does not tell: nothing, or why it cannot be shown.
+    pub(in crate::nvml) fn untold(self) -> String {
+        match self {
+            Code::NO_TEXT => self.text(),
+            _ => String::new(),
+        }
+    }
+
+    /// The words for it: those of `nvmlErrorString` of driver 580, which people find when they search for them. They
+    /// are kept here because the wrapper does not ask the library, and there is none to ask once it failed to
+    /// initialise.
+    pub(in crate::nvml) fn text(self) -> String {
+        let words = match self.0 {
+            nvml::nvmlReturn_enum_NVML_ERROR_UNINITIALIZED => "Uninitialized",
+            nvml::nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT => "Invalid Argument",
+            nvml::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED => "Not Supported",
+            nvml::nvmlReturn_enum_NVML_ERROR_NO_PERMISSION => "Insufficient Permissions",
+            nvml::nvmlReturn_enum_NVML_ERROR_NOT_FOUND => "Not Found",
+            nvml::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE => "Insufficient Size",
+            nvml::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_POWER => "Insufficient External Power",
+            nvml::nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED => "Driver Not Loaded",
+            nvml::nvmlReturn_enum_NVML_ERROR_TIMEOUT => "Timeout",
+            nvml::nvmlReturn_enum_NVML_ERROR_IRQ_ISSUE => "Interrupt Request Issue",
+            nvml::nvmlReturn_enum_NVML_ERROR_LIBRARY_NOT_FOUND => "NVML Shared Library Not Found",
+            nvml::nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND => "the driver's library lacks this function",
+            nvml::nvmlReturn_enum_NVML_ERROR_CORRUPTED_INFOROM => "Corrupted infoROM",
+            nvml::nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST => "GPU is lost",
+            nvml::nvmlReturn_enum_NVML_ERROR_RESET_REQUIRED => "GPU requires reset",
+            nvml::nvmlReturn_enum_NVML_ERROR_OPERATING_SYSTEM => "Blocked by the operating system",
+            nvml::nvmlReturn_enum_NVML_ERROR_LIB_RM_VERSION_MISMATCH => "Driver/library version mismatch",
+            nvml::nvmlReturn_enum_NVML_ERROR_IN_USE => "In use by another client",
+            nvml::nvmlReturn_enum_NVML_ERROR_MEMORY => "Insufficient Memory",
+            nvml::nvmlReturn_enum_NVML_ERROR_NO_DATA => "No data",
+            nvml::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_RESOURCES => "Insufficient Resources",
+            nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH => "Argument version mismatch",
+            nvml::nvmlReturn_enum_NVML_ERROR_NOT_READY => "Not ready",
+            nvml::nvmlReturn_enum_NVML_ERROR_GPU_NOT_FOUND => "GPU not found",
+            nvml::nvmlReturn_enum_NVML_ERROR_UNKNOWN => "Unknown Error",
+            _ if self == Code::NO_TEXT => "the driver's text is not UTF-8",
+            code => return format!("Unknown Error {code}"),
+        };
+        words.into()
+    }
+}
+
+impl From<NvmlError> for Code {
+    fn from(error: NvmlError) -> Code {
+        match error {
+            NvmlError::FailedToLoadSymbol(_) => Code::FUNCTION_NOT_FOUND,
+            NvmlError::Utf8Error(_) => Code::NO_TEXT,
+            other => Code(other.into()),
+        }
+    }
+}
+
+/// The answer of a call that was made by hand.
+pub(super) fn check(code: nvmlReturn_t) -> Result<(), Code> {
+    match code {
+        nvml::nvmlReturn_enum_NVML_SUCCESS => Ok(()),
+        code => Err(Code(code)),
+    }
+}
