@@ -5,6 +5,7 @@
 mod common;
 
 mod behind;
+mod cases;
 mod fragmentation;
 mod new_demo;
 mod process;

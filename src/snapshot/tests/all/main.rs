@@ -5,6 +5,7 @@
 mod common;
 
 mod bounds;
+mod damaged;
 mod hostile;
 mod opcodes;
 mod real;

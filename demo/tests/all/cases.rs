@@ -1,5 +1,4 @@
 //! Files as people have them: what of each is replayed, or what is said of it.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use gpumem_demo::DeviceChoice;
 use gpumem_demo::replay::{ReplayArgs, run};
 
 /// One line each: the file, and what is said.
-const SAID: &str = include_str!("data/cases/said.txt");
+const SAID: &str = include_str!("../data/cases/said.txt");
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cases")

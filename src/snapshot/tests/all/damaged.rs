@@ -1,11 +1,9 @@
 //! What is read of files that are cut off, or have odd entries.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::pickle;
 use gpumem_snapshot::{Damage, Snapshot};
 use serde_json::{Value, json as literal};
+
+use crate::common::pickle;
 
 /// A snapshot whose entries can be told apart.
 fn whole(entries: usize) -> Value {
