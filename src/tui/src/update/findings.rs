@@ -11,7 +11,7 @@ use crate::model::{
     Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
 
-use super::join::{Told, told};
+use super::devices::{Told, told};
 
 /// Cache below this many bytes is not worth a sentence.
 const CACHE_WORTH_SAYING: u64 = 64 << 20;

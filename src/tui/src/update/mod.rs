@@ -4,6 +4,7 @@
 
 mod blocks;
 mod demo;
+mod devices;
 mod findings;
 mod join;
 mod keys;

@@ -10,7 +10,7 @@ use crate::model::{
     Process, ProcessId, ProcessState, SECOND, Setup, SourceId,
 };
 
-use super::join::told;
+use super::devices::told;
 
 const MINUTE: Nanos = 60 * SECOND;
 
