@@ -49,9 +49,9 @@ impl FromStr for AllocatorChoice {
 pub struct ReplayArgs {
     /// The file.
     pub trace: PathBuf,
-    /// Where.
+    /// The device to replay on.
     pub device: DeviceChoice,
-    /// Through what.
+    /// The allocator that serves the requests.
     pub allocator: AllocatorChoice,
     /// How our allocator takes memory; `None`: as it is told otherwise.
     pub segments: Option<Segments>,

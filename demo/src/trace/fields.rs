@@ -190,8 +190,8 @@ fn field(text: &[u8], at: usize, separator: u8) -> (Field<'_>, usize) {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::lines::Lines;
     use super::*;
+    use crate::trace::lines::Lines;
 
     fn fields(line: &str, separator: u8) -> Vec<(String, usize)> {
         let mut from = line.as_bytes();

@@ -18,7 +18,7 @@ mod search;
 /// A place that could not be looked at, or not at all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The file or directory.
     pub path: PathBuf,
     /// What keeps us from it.
     pub kind: ProblemKind,

@@ -22,7 +22,7 @@ pub trait Facts {
     fn pool(&self) -> PoolId;
     /// Slot of its segment.
     fn segment(&self) -> u32;
-    /// Who.
+    /// The tag that its memory was allocated for.
     fn tag(&self) -> StringId;
     /// Its device, pool and segment. Who publishes often of one block keeps it instead.
     #[inline(always)]

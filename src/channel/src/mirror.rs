@@ -88,7 +88,7 @@ impl Mirror {
     /// what is stuck in the middle of a change will stay so and is shown as far as it goes.
     pub(crate) fn refresh(&mut self, source: &mut Source, layout: &Layout, dead: bool) -> Result<bool, ReadError> {
         if dead && !self.dead {
-            // Who was there shows the same as who comes late: nothing that its publisher was about to replace.
+            // A reader that opens the file now does not see what its publisher was about to replace. This one forgets it, too.
             *self = Mirror {
                 dead,
                 ..Mirror::default()

@@ -28,7 +28,7 @@ impl Verdict {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
-    /// What.
+    /// The name of what was looked at.
     pub name: &'static str,
     /// How it ended.
     pub verdict: Verdict,

@@ -55,7 +55,7 @@ pub(crate) enum DemoEvent {
     Failed(String),
     /// It could not go on, as it says itself.
     GaveUp {
-        /// Why.
+        /// The reason, as it told it.
         text: String,
         /// The exit code that it ends with.
         exit_code: u8,

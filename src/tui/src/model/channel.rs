@@ -80,7 +80,7 @@ pub(crate) enum ProblemKind {
 /// falls within a second; sampled once a second it would be drawn as steps that never were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Glance {
-    /// When.
+    /// When the publishers were read.
     pub at: Nanos,
     /// Sums over the live publishers of each device.
     pub held: Vec<Held>,

@@ -21,7 +21,7 @@ const QUIET_STEP: u64 = 5;
 /// A device's memory at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Point {
-    /// When.
+    /// When it was sampled.
     pub at: Nanos,
     /// Its memory then.
     pub memory: Partition,
@@ -51,9 +51,9 @@ pub(crate) enum MarkKind {
 /// An event on the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// When.
+    /// When it happened.
     pub at: Nanos,
-    /// What.
+    /// What happened.
     pub kind: MarkKind,
     /// Whose.
     pub process: ProcessId,

@@ -44,7 +44,7 @@ impl Sample {
 /// When a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// When.
+    /// The moment, on `CLOCK_MONOTONIC`.
     pub at: Nanos,
     /// How long until the next one.
     pub pace: Nanos,

@@ -145,7 +145,7 @@ impl Model {
         self.rows.is_empty() || self.listed().any(Process::may_be_counted)
     }
 
-    /// The column by which the listed processes stand: whom no driver counts ranks by what it reserved.
+    /// The column that the processes are sorted by. Where no driver counts memory, that is what each process reserved.
     pub(crate) fn order(&self) -> Column {
         match self.ui.sort.column {
             Column::Nvml if !self.counted() => Column::Reserved,

@@ -16,7 +16,7 @@ const MAX_TAGS: usize = 12;
 /// Bytes allocated for each tag at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TagPoint {
-    /// When.
+    /// When they were summed up.
     pub at: Nanos,
     /// The tags with most bytes, largest first. What has no tag is not among them.
     pub tags: Vec<(Arc<str>, u64)>,

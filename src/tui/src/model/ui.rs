@@ -204,9 +204,9 @@ pub(crate) enum Target {
 /// An area of the screen that answers a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hit {
-    /// Where.
+    /// The cells.
     pub area: Area,
-    /// What.
+    /// What a click on them means.
     pub target: Target,
 }
 
