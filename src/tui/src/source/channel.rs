@@ -26,6 +26,9 @@ const GLANCES: u32 = 5;
 /// ... and the least time between two of them.
 const GLANCE: Duration = Duration::from_millis(200);
 
+/// How often the open files of programs without a channel are searched for one that was removed.
+const SEARCH: Duration = Duration::from_secs(30);
+
 /// Users of whom something is left out and who are called by their names.
 const NAMED: usize = 64;
 
@@ -42,8 +45,11 @@ pub(super) struct Channels {
     held: BTreeMap<DeviceKey, Held>,
     /// Those of `open` whose files were removed while their publishers live.
     removed: HashSet<ChannelKey>,
-    /// Programs that are not known from a channel and have one whose file was removed, as of the last look.
+    /// Programs that are not known from a channel and have one whose file was removed.
     unseen: Vec<(u32, PathBuf)>,
+    /// Programs whose open files were searched for such a channel, and since when.
+    searched: HashSet<u32>,
+    searched_since: Option<Instant>,
     /// Events of the living up to the last sample, and whether there were new ones in it.
     events: u64,
     busy: bool,
@@ -262,13 +268,26 @@ impl Channels {
         }
     }
 
-    /// Finds those of `pids` that publish to a file that was removed before we looked.
+    /// Finds those of `pids` that publish to a file that was removed before we looked. A program is searched when it is new, and again
+    /// after a while: a link to read for each of its open files would cost more than all else that is sampled.
     fn look_for_removed(&mut self, channels: &[Channel], pids: &[u32]) {
         let known: HashSet<u32> = channels.iter().filter_map(|c| c.pid).collect();
-        let unknown = pids.iter().filter(|pid| !known.contains(pid));
-        self.unseen = unknown
-            .filter_map(|pid| Some((*pid, removed_channel_of(*pid)?)))
-            .collect();
+        let unknown: Vec<u32> = pids.iter().copied().filter(|pid| !known.contains(pid)).collect();
+        if self.searched_since.is_none_or(|since| since.elapsed() >= SEARCH) {
+            self.searched.clear();
+            self.unseen.clear();
+            self.searched_since = Some(Instant::now());
+        }
+        let listed: HashSet<u32> = unknown.iter().copied().collect();
+        self.searched.retain(|pid| listed.contains(pid));
+        self.unseen.retain(|(pid, _)| listed.contains(pid));
+        for pid in unknown {
+            if self.searched.insert(pid)
+                && let Some(path) = removed_channel_of(pid)
+            {
+                self.unseen.push((pid, path));
+            }
+        }
     }
 
     /// Living programs whose channel files were removed. Nobody else can see those.
@@ -404,7 +423,7 @@ mod tests {
     /// Otherwise whoever publishes, is looked at, removes the file and publishes anew has us keep any number of files.
     #[test]
     fn what_was_removed_counts_as_its_users_and_is_forgotten_with_its_publisher() {
-        let dir = tempfile();
+        let dir = tempdir("removed");
         let publisher = Publisher::create(&small(&dir)).unwrap();
         let found = Found::named(publisher.path()).unwrap();
         let key = ChannelKey(found.key.0, found.key.1);
@@ -424,8 +443,30 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    fn tempfile() -> PathBuf {
-        let dir = PathBuf::from(format!("/dev/shm/gpumem-removed-test-{}", std::process::id()));
+    /// Hundreds of programs may have thousands of files open.
+    #[test]
+    fn open_files_of_a_program_are_searched_now_and_then() {
+        let dir = tempdir("search");
+        let pid = std::process::id();
+        let publisher = Publisher::create(&small(&dir)).unwrap();
+        let path = publisher.path().to_owned();
+        std::fs::remove_file(&path).unwrap();
+        let mut channels = Channels::default();
+        // Other tests of this process may have removed channels meanwhile, too.
+        let is_told = |channels: &Channels| channels.unseen.iter().any(|(of, _)| *of == pid);
+        channels.look_for_removed(&[], &[pid]);
+        assert!(is_told(&channels));
+        assert_eq!((channels.searched.len(), channels.unseen.len()), (1, 1));
+        drop(publisher);
+        channels.look_for_removed(&[], &[pid]);
+        assert!(is_told(&channels), "not searched again so soon");
+        channels.look_for_removed(&[], &[]);
+        assert!(!is_told(&channels), "nobody lists it any more");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    fn tempdir(name: &str) -> PathBuf {
+        let dir = PathBuf::from(format!("/dev/shm/gpumem-{name}-test-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
         dir
     }
