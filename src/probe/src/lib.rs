@@ -25,6 +25,7 @@ mod root;
 mod stat;
 mod types;
 mod uuid;
+mod uvm;
 
 pub use facts::{Capabilities, DeviceNode, Fact, Facts, Place, PtraceScope};
 pub use host::host_memory;
@@ -33,3 +34,7 @@ pub use pidns::{Claim, ForeignPid, PidTranslator};
 pub use process::{NoProcess, Processes, Users};
 pub use root::Root;
 pub use types::*;
+pub use uvm::{
+    BLOCK, BLOCK_PAGES, BlockMoves, Cause, Counters, Direction, EventSums, Events, ManagedMemory, ManagedRange, Moves,
+    PAGE, PARTS, Resident, Span, Spans, Target, UvmPolicy, UvmWatch, Watching, run_helper,
+};

@@ -1,0 +1,71 @@
+//! Watches the managed memory of one process from outside: `uvm PID SECONDS [events]`. Prints a line a second: counters since the start,
+//! then each managed range with the share of its pages that the CPU can reach; at the end what the events said.
+#![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use gpumem_probe::{Cause, Direction, ManagedMemory, Root, Target, UvmPolicy, UvmWatch, Watching, run_helper};
+
+fn helper() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("helper");
+    command
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let first = arguments.next().expect("a pid, or `helper`");
+    if first == "helper" {
+        run_helper(&Root::default()).expect("the helper's descriptors");
+        return;
+    }
+    let target = Target {
+        pid: first.parse().expect("a pid"),
+        start_time: 0,
+    };
+    let seconds: f64 = arguments.next().map_or(5.0, |s| s.parse().expect("seconds"));
+    let events = arguments.next().is_some().then_some(target);
+
+    println!("{:?}", UvmPolicy::read(&Root::default()));
+    let mut memory = ManagedMemory::default();
+    let mut watch = UvmWatch::new(helper);
+    watch.set(&[target], events);
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    while Instant::now() < end {
+        watch.wait(Duration::from_secs(1).min(end - Instant::now()));
+        println!("{:?} {:?}", watch.state(target), watch.counters(target));
+        let (ranges, more) = memory.ranges(target.pid).unwrap_or_default();
+        let begin = Instant::now();
+        let found = memory.residency(target.pid, &ranges).unwrap_or_default();
+        let took = begin.elapsed();
+        for resident in &found {
+            let spans = &resident.spans;
+            println!(
+                "  {:x} {} MiB: {} of {} pages on the CPU, {} spans",
+                resident.range.start,
+                resident.range.bytes() >> 20,
+                spans.present(),
+                spans.pages(),
+                spans.len()
+            );
+        }
+        println!("  {more} more ranges; read in {took:?}");
+        if watch.state(target).is_some_and(|state| matches!(state, Watching::Off(_))) {
+            break;
+        }
+    }
+    if events.is_some() {
+        println!("{:?}", watch.events_state());
+        if let Some(events) = watch.events() {
+            for cause in Cause::ALL {
+                for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
+                    println!("{cause:?} {direction:?}: {:?}", events.sums.moves(cause, direction));
+                }
+            }
+            println!("{:?}", events.sums);
+            let on_gpu: u32 = events.blocks.iter().map(|block| block.on_gpu.count_ones()).sum();
+            println!("{} blocks moved, {on_gpu} parts on a GPU", events.blocks.len());
+        }
+    }
+}

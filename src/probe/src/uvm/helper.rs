@@ -1,0 +1,269 @@
+//! The helper process, which holds the trackers.
+//!
+//! The dashboard can be stopped (Ctrl-Z), swapped or busy when a watched process dies, and a tracker that stays open keeps that
+//! process's GPU memory from everybody. So the trackers are held by a process in a session of its own, which no terminal
+//! stops, which does nothing but wait, and which ends when the dashboard does.
+//!
+//! Its descriptor 0 is a socket to the dashboard, its descriptor 1 the memory that both share (see `board`). One message is one
+//! line: `count SLOT PID START`, `stop SLOT`, `events PID START` and `quiet` one way; `on SLOT`, `off SLOT REASON`,
+//! `events-on` and `events-off REASON` the other way.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::board::{self, SLOTS, Writer};
+use super::causes::Aggregator;
+use super::sys::Shared;
+use super::tracker::{Flusher, Target, Tracker};
+use super::{MESSAGE, PAGE};
+use crate::Root;
+
+/// How often it makes sure that a process still is the program that it was.
+const CHECK: Duration = Duration::from_millis(50);
+/// How often it takes queued events.
+const DRAIN: Duration = Duration::from_millis(10);
+/// How often it tells what it counted of them, and makes the driver deliver the rest.
+const PUBLISH: Duration = Duration::from_millis(250);
+
+/// Why a tracker is closed.
+const ENDED: &str = "the process has ended";
+const REPLACED: &str = "the program closed the driver, or was replaced";
+
+/// Runs the helper until the dashboard is gone. To be called in a process of its own, first of all.
+///
+/// # Errors
+/// When its descriptors are not what the dashboard gives it.
+pub fn run_helper(root: &Root) -> io::Result<()> {
+    // Whoever leads a session already has no terminal that could stop it.
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"gpumem-uvm");
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    let board = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    Helper {
+        root: root.clone(),
+        socket,
+        board,
+        slots: std::iter::repeat_with(|| None).take(SLOTS).collect(),
+        events: None,
+        checked: Instant::now(),
+    }
+    .run()
+}
+
+/// The one process whose events are delivered.
+struct Listening {
+    tracker: Tracker,
+    flusher: Option<Flusher>,
+    aggregator: Aggregator,
+    writer: Writer,
+    published: Instant,
+    news: bool,
+}
+
+struct Helper {
+    root: Root,
+    socket: OwnedFd,
+    board: File,
+    slots: Vec<Option<Tracker>>,
+    events: Option<Listening>,
+    checked: Instant,
+}
+
+impl Helper {
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            let ready = match self.wait() {
+                Err(Errno::INTR) => continue,
+                ready => ready?,
+            };
+            // What has ended goes first: its memory is held until then.
+            self.release(&ready);
+            if ready.first() == Some(&true) && !self.obey()? {
+                return Ok(());
+            }
+            if self.checked.elapsed() >= CHECK {
+                self.checked = Instant::now();
+                self.release_replaced();
+            }
+            self.take_events();
+        }
+    }
+
+    fn trackers(&self) -> impl Iterator<Item = &Tracker> {
+        let listening = self.events.iter().map(|events| &events.tracker);
+        self.slots.iter().flatten().chain(listening)
+    }
+
+    /// Waits for a message, the end of a process, or the next thing to do. Returns which are ready: the socket, then the trackers.
+    fn wait(&self) -> rustix::io::Result<Vec<bool>> {
+        let timeout = match (&self.events, self.trackers().next()) {
+            (Some(_), _) => Some(DRAIN),
+            (None, Some(_)) => Some(CHECK),
+            (None, None) => None,
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let fds: Vec<BorrowedFd<'_>> = std::iter::once(self.socket.as_fd())
+            .chain(self.trackers().map(Tracker::pidfd))
+            .collect();
+        let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        poll(&mut polled, timeout.as_ref())?;
+        Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
+    }
+
+    /// Closes the trackers of processes that have ended, then tells.
+    fn release(&mut self, ready: &[bool]) {
+        let mut ended = ready.iter().skip(1).copied();
+        let mut told = Vec::new();
+        for (slot, tracker) in self.slots.iter_mut().enumerate() {
+            if tracker.is_some() && ended.next() == Some(true) {
+                *tracker = None;
+                told.push(format!("off {slot} {ENDED}"));
+            }
+        }
+        if self.events.is_some() && ended.next() == Some(true) {
+            self.end_events(ENDED);
+        }
+        told.iter().for_each(|message| self.tell(message));
+    }
+
+    fn release_replaced(&mut self) {
+        let mut told = Vec::new();
+        for (slot, tracker) in self.slots.iter_mut().enumerate() {
+            if tracker.as_ref().is_some_and(|tracker| !tracker.is_current()) {
+                *tracker = None;
+                told.push(format!("off {slot} {REPLACED}"));
+            }
+        }
+        if self.events.as_ref().is_some_and(|events| !events.tracker.is_current()) {
+            self.end_events(REPLACED);
+        }
+        told.iter().for_each(|message| self.tell(message));
+    }
+
+    fn end_events(&mut self, why: &str) {
+        if let Some(Listening {
+            tracker,
+            aggregator,
+            writer,
+            ..
+        }) = self.events.take()
+        {
+            let processors = tracker.processors().to_vec();
+            drop(tracker);
+            writer.write(&aggregator.sums, &aggregator.blocks, &processors);
+            self.tell(&format!("events-off {why}"));
+        }
+    }
+
+    /// Tells the dashboard. One that does not listen, because it is stopped, finds out later.
+    fn tell(&self, message: &str) {
+        let _ = send(
+            &self.socket,
+            message.as_bytes(),
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        );
+    }
+
+    /// Does what one message says; `false` when the dashboard is gone.
+    fn obey(&mut self) -> io::Result<bool> {
+        let mut bytes = [0; MESSAGE];
+        let length = match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(false),
+            Ok((length, _)) => length,
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(true),
+            Err(e) => return Err(e.into()),
+        };
+        let message = String::from_utf8_lossy(&bytes[..length]);
+        let mut words = message.split(' ');
+        let verb = words.next();
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        match verb {
+            Some("count") => {
+                if let (Some(slot), Some(pid), Some(start_time)) = (number(), number(), number()) {
+                    self.count(slot as usize, target(pid, start_time));
+                }
+            }
+            Some("stop") => {
+                let slot = number().and_then(|slot| self.slots.get_mut(slot as usize));
+                slot.map(Option::take);
+            }
+            Some("events") => {
+                if let (Some(pid), Some(start_time)) = (number(), number()) {
+                    self.listen(target(pid, start_time));
+                }
+            }
+            Some("quiet") => self.events = None,
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn count(&mut self, slot: usize, target: Target) {
+        let Some(place) = self.slots.get_mut(slot) else { return };
+        *place = None;
+        let page = Shared::of_file(&self.board, board::slot_offset(slot), PAGE as usize);
+        let tracker = page
+            .map_err(|e| e.to_string())
+            .and_then(|page| Tracker::count(&self.root, target, page));
+        match tracker {
+            Ok(tracker) => {
+                *place = Some(tracker);
+                self.tell(&format!("on {slot}"));
+            }
+            Err(why) => self.tell(&format!("off {slot} {why}")),
+        }
+    }
+
+    fn listen(&mut self, target: Target) {
+        self.events = None;
+        let listening = Tracker::listen(&self.root, target).and_then(|tracker| {
+            let writer = Writer::new(&self.board).map_err(|e| e.to_string())?;
+            let aggregator = Aggregator::default();
+            writer.write(&aggregator.sums, &[], tracker.processors());
+            Ok(Listening {
+                tracker,
+                flusher: Flusher::open(&self.root),
+                aggregator,
+                writer,
+                published: Instant::now(),
+                news: false,
+            })
+        });
+        match listening {
+            Ok(listening) => {
+                self.events = Some(listening);
+                self.tell("events-on");
+            }
+            Err(why) => self.tell(&format!("events-off {why}")),
+        }
+    }
+
+    fn take_events(&mut self) {
+        let Some(events) = &mut self.events else { return };
+        events.news |= events.tracker.drain(&mut events.aggregator);
+        if events.published.elapsed() < PUBLISH {
+            return;
+        }
+        events.published = Instant::now();
+        if let Some(flusher) = &events.flusher {
+            flusher.flush();
+        }
+        if std::mem::take(&mut events.news) {
+            let Aggregator { sums, blocks, .. } = &events.aggregator;
+            events.writer.write(sums, blocks, events.tracker.processors());
+        }
+    }
+}
+
+fn target(pid: u64, start_time: u64) -> Target {
+    Target {
+        pid: u32::try_from(pid).unwrap_or(0),
+        start_time,
+    }
+}

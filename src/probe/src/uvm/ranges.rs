@@ -1,0 +1,161 @@
+//! A process's managed ranges, from `/proc/PID/maps`.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use super::PAGE;
+use crate::Root;
+
+/// Of a map file no more is read: a process with 100,000 mappings has 10 MiB of it.
+const MOST_BYTES: u64 = 64 << 20;
+/// More ranges of one process are counted and not kept.
+const MOST_RANGES: usize = 4096;
+/// Longer lines are of files with long paths.
+const MOST_LINE: u64 = 4096 + 128;
+/// Ranges that begin below this are the driver's own: semaphore pools of 2 MiB. CUDA places managed memory far above.
+const FIRST_MANAGED: u64 = 1 << 36;
+/// User addresses end here on every architecture with a driver.
+const LAST_MANAGED: u64 = 1 << 57;
+
+/// A range of managed memory: whole pages, with no gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ManagedRange {
+    /// First byte.
+    pub start: u64,
+    /// First byte after it.
+    pub end: u64,
+}
+
+impl ManagedRange {
+    /// Its bytes.
+    pub fn bytes(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// The managed ranges of a process, in the order of their addresses, and how many more there are than are kept.
+///
+/// # Errors
+/// When the file cannot be read, which another user's cannot.
+pub(super) fn managed_ranges(root: &Root, pid: u32, device: &str) -> io::Result<(Vec<ManagedRange>, usize)> {
+    let file = root.open(format!("proc/{pid}/maps"))?;
+    parse(BufReader::new(file.take(MOST_BYTES)), device)
+}
+
+fn parse(mut maps: impl BufRead, device: &str) -> io::Result<(Vec<ManagedRange>, usize)> {
+    let mut ranges: Vec<ManagedRange> = Vec::new();
+    let mut more = 0;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let full = ranges.len() == MOST_RANGES;
+        if maps.by_ref().take(MOST_LINE).read_until(b'\n', &mut line)? == 0 {
+            return Ok((ranges, more));
+        }
+        let Some(range) = std::str::from_utf8(&line).ok().and_then(|line| managed(line, device)) else {
+            continue;
+        };
+        match ranges.last_mut() {
+            // A part of a range that was unmapped or protected splits the mapping, not what it is a mapping of; hostile lines
+            // overlap.
+            Some(last) if range.start < last.end => continue,
+            Some(last) if range.start == last.end => last.end = range.end,
+            _ if full => more += 1,
+            _ => ranges.push(range),
+        }
+    }
+}
+
+/// The managed range of a line such as `7f0000000000-7f0010000000 rw-s 7f0000000000 00:05 1 /dev/nvidia-uvm`: the offset in the
+/// driver's device equals the address.
+fn managed(line: &str, device: &str) -> Option<ManagedRange> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let rights = fields.next()?;
+    let offset = fields.next()?;
+    let path = fields.nth(2)?;
+    // A file of the driver's that was removed, or a path with blanks, has more behind it.
+    if path != device || fields.next().is_some() || !rights.ends_with('s') {
+        return None;
+    }
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
+    let whole = start % PAGE == 0 && end % PAGE == 0;
+    let placed = (FIRST_MANAGED..end).contains(&start) && end <= LAST_MANAGED;
+    (offset == start && whole && placed).then_some(ManagedRange { start, end })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn ranges(maps: &str) -> Vec<(u64, u64)> {
+        let (ranges, _) = parse(maps.as_bytes(), "/dev/nvidia-uvm").unwrap();
+        ranges.iter().map(|range| (range.start, range.end)).collect()
+    }
+
+    #[test]
+    fn managed_ranges_are_told_from_other_mappings() {
+        let maps = "\
+200200000-200400000 rw-s 200200000 00:05 900 /dev/nvidia-uvm
+555555554000-555555556000 r--p 00000000 08:01 12 /usr/bin/python3
+7f2000000000-7f2010000000 rw-s 7f2000000000 00:05 900 /dev/nvidia-uvm
+7f2010000000-7f2020000000 rw-s 00000000 00:05 901 /dev/nvidia0
+7f3000000000-7f3000200000 rw-s 7f3000000000 00:05 900                    /dev/nvidia-uvm
+7f4000000000-7f4000200000 rw-s 00001000 00:05 900 /dev/nvidia-uvm
+7f5000000000-7f5000200000 rw-p 7f5000000000 00:05 900 /dev/nvidia-uvm
+7f6000000000-7f6000200000 rw-s 7f6000000000 00:05 900 /dev/nvidia-uvm (deleted)
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
+";
+        assert_eq!(
+            ranges(maps),
+            [
+                (0x7f20_0000_0000, 0x7f20_1000_0000),
+                (0x7f30_0000_0000, 0x7f30_0020_0000)
+            ]
+        );
+    }
+
+    /// `mprotect` of a part leaves several mappings of one range.
+    #[test]
+    fn neighbouring_mappings_are_one_range() {
+        let maps = "\
+7f2000000000-7f2000200000 rw-s 7f2000000000 00:05 900 /dev/nvidia-uvm
+7f2000200000-7f2000400000 r--s 7f2000200000 00:05 900 /dev/nvidia-uvm
+";
+        assert_eq!(ranges(maps), [(0x7f20_0000_0000, 0x7f20_0040_0000)]);
+    }
+
+    #[test]
+    fn hostile_lines_are_left_out() {
+        let device = "00:05 900 /dev/nvidia-uvm";
+        for range in [
+            "7f2000000000-7f2000000000",
+            "7f2000200000-7f2000000000",
+            "7f2000000001-7f2000002000",
+            "7f2000000000-ffffffffffffffff",
+            "7f2000000000-1ffffffffffffffff",
+            "-",
+            "",
+            "zzz-7f2000000000",
+        ] {
+            let offset = range.split('-').next().unwrap_or_default();
+            assert_eq!(ranges(&format!("{range} rw-s {offset} {device}\n")), [], "{range}");
+        }
+        assert_eq!(ranges(&"\u{0}".repeat(100_000)), []);
+    }
+
+    #[test]
+    fn ranges_beyond_the_limit_are_counted() {
+        let line = |n: u64| {
+            let start = 0x7f00_0000_0000 + n * 4 * PAGE;
+            format!(
+                "{start:x}-{:x} rw-s {start:x} 00:05 900 /dev/nvidia-uvm\n",
+                start + PAGE
+            )
+        };
+        let maps: String = (0..MOST_RANGES as u64 + 7).map(line).collect();
+        let (ranges, more) = parse(maps.as_bytes(), "/dev/nvidia-uvm").unwrap();
+        assert_eq!((ranges.len(), more), (MOST_RANGES, 7));
+    }
+}

@@ -1,0 +1,255 @@
+//! A tracker: the driver's object that counts, or tells, what happens to one process's managed memory.
+//!
+//! While a tracker is open, the driver keeps everything that the process holds on the GPU, even after it died. Only the helper
+//! process makes trackers, and closes each the moment that its process ends.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use super::abi::{self, Layout, Queue, Refusal, control};
+use super::causes::Aggregator;
+use super::sys::{Aligned, Shared, request};
+use super::{DEVICE, PAGE, TOOLS};
+use crate::Root;
+use crate::stat::Stat;
+
+/// Events that the queue holds: 16 MiB. A process that faults without pause makes 180,000 a second, and it is emptied every 10 ms.
+const QUEUE: u64 = 1 << 18;
+/// Descriptors of a process that are looked at.
+const MOST_DESCRIPTORS: usize = 64 << 10;
+
+/// A process, made certain by its start: pids are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    /// Its pid.
+    pub pid: u32,
+    /// Clock ticks from boot to its start.
+    pub start_time: u64,
+}
+
+/// An open tracker.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    // The first field: it is dropped first, and the mappings that the driver writes to go after.
+    _tools: OwnedFd,
+    pidfd: OwnedFd,
+    /// Where the process has the driver open.
+    descriptor: String,
+    device: std::path::PathBuf,
+    control: Shared,
+    queue: Option<Shared>,
+    processors: Vec<u64>,
+}
+
+impl Tracker {
+    /// Counts into `page`, from zero.
+    ///
+    /// # Errors
+    /// A sentence on why not, and what grants it.
+    pub(super) fn count(root: &Root, target: Target, page: Shared) -> Result<Tracker, String> {
+        super::board::clear(page.words());
+        Tracker::attach(root, target, page, None)
+    }
+
+    /// Queues events.
+    ///
+    /// # Errors
+    /// As [`count`](Self::count).
+    pub(super) fn listen(root: &Root, target: Target) -> Result<Tracker, String> {
+        let memory = |bytes| Shared::anonymous(bytes).map_err(|e| format!("no memory for the events: {e}"));
+        let queue = memory(QUEUE as usize * abi::ENTRY)?;
+        Tracker::attach(root, target, memory(PAGE as usize)?, Some(queue))
+    }
+
+    fn attach(root: &Root, target: Target, control: Shared, queue: Option<Shared>) -> Result<Tracker, String> {
+        let version = crate::facts::driver_module(root)?;
+        let layout = Layout::of_driver(&version)?;
+        let pidfd = open_process(target)?;
+        let device = root.path(DEVICE);
+        let names = descriptors(target.pid, &device)?;
+        let mut refused = None;
+        for name in &names {
+            let own: OwnedFd = getfd(&pidfd, name)?;
+            let tools = open_tools(root)?;
+            let listed = queue.as_ref().map(|queue| Queue {
+                address: queue.address(),
+                entries: QUEUE,
+            });
+            let mut argument = abi::init_tracker(control.address(), listed, own.as_raw_fd() as u32);
+            let sent = request(tools.as_fd(), abi::INIT_TRACKER, &mut argument);
+            sent.map_err(|e| format!("{}: {e}", root.path(TOOLS).display()))?;
+            match abi::init_status(&argument, layout) {
+                Ok(()) => {}
+                // The other descriptor of the process is the right one.
+                Err(Refusal::Status(abi::NOT_A_VA_SPACE)) => continue,
+                Err(why) => {
+                    refused = Some(why);
+                    continue;
+                }
+            }
+            let processors = if queue.is_some() {
+                processors(own.as_fd(), layout)?
+            } else {
+                Vec::new()
+            };
+            // What it is a copy of keeps the process's address space.
+            drop(own);
+            let (number, flags) = match queue {
+                Some(_) => (abi::ENABLE_EVENTS, abi::EVENT_FLAGS),
+                None => (abi::ENABLE_COUNTERS, abi::COUNTER_FLAGS),
+            };
+            let mut argument = abi::enable(flags);
+            request(tools.as_fd(), number, &mut argument).map_err(|e| e.to_string())?;
+            abi::enable_status(&argument).map_err(|why| why.to_string())?;
+            return Ok(Tracker {
+                _tools: tools.into(),
+                pidfd,
+                descriptor: format!("/proc/{}/fd/{name}", target.pid),
+                device,
+                control,
+                queue,
+                processors,
+            });
+        }
+        Err(refused.map_or_else(|| NO_UVM.to_owned(), |why| why.to_string()))
+    }
+
+    /// Readable when the process has ended.
+    pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Whether the process still has the driver open where it had it: a program that replaces itself (`exec`) has not, and its
+    /// pid lives on.
+    pub(super) fn is_current(&self) -> bool {
+        std::fs::read_link(&self.descriptor).is_ok_and(|path| path == self.device)
+    }
+
+    /// UUIDs of the processors, as pairs of words.
+    pub(super) fn processors(&self) -> &[u64] {
+        &self.processors
+    }
+
+    /// Takes what is queued. Returns whether there was anything.
+    pub(super) fn drain(&self, events: &mut Aggregator) -> bool {
+        let Some(queue) = &self.queue else { return false };
+        let halves = self.control.halves();
+        let mask = QUEUE as u32 - 1;
+        let mut get = halves[control::GET_BEHIND].load(Ordering::Relaxed) & mask;
+        let put = halves[control::PUT_BEHIND].load(Ordering::Acquire) & mask;
+        let (words, any) = (queue.words(), get != put);
+        while get != put {
+            let mut entry = [0; abi::ENTRY];
+            let first = get as usize * (abi::ENTRY / 8);
+            for (bytes, word) in entry.chunks_exact_mut(8).zip(&words[first..]) {
+                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+            }
+            events.take(&entry);
+            get = (get + 1) & mask;
+        }
+        halves[control::GET_AHEAD].store(get, Ordering::Relaxed);
+        halves[control::GET_BEHIND].store(get, Ordering::Release);
+        events.sums.dropped = (0..64).fold(0, |sum: u64, kind| {
+            let dropped = self.control.words()[control::DROPPED + kind].load(Ordering::Relaxed);
+            sum.saturating_add(dropped)
+        });
+        any
+    }
+}
+
+/// Why there is nothing to watch.
+const NO_UVM: &str = "it has no managed memory: it does not have the driver's unified memory open";
+
+fn open_process(target: Target) -> Result<OwnedFd, String> {
+    const GONE: &str = "the process has ended";
+    let pid = i32::try_from(target.pid).ok().and_then(Pid::from_raw).ok_or(GONE)?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| match e {
+        Errno::SRCH => GONE.to_owned(),
+        Errno::NOSYS => "Linux 5.6 or newer is needed (pidfd_open)".to_owned(),
+        e => format!("pidfd_open: {e}"),
+    })?;
+    // The descriptor is of whoever has the pid now; its start says whether that is who was asked for.
+    let stat = Stat::read(&Root::default(), target.pid).map_err(|_| GONE)?;
+    match target.start_time == 0 || stat.start_time == target.start_time {
+        true => Ok(pidfd),
+        false => Err(GONE.to_owned()),
+    }
+}
+
+/// The numbers of a process's descriptors that are the driver's device. There can be two.
+fn descriptors(pid: u32, device: &std::path::Path) -> Result<Vec<String>, String> {
+    let folder = format!("/proc/{pid}/fd");
+    let entries = std::fs::read_dir(&folder).map_err(|e| match e.kind() {
+        io::ErrorKind::PermissionDenied => format!("it is another user's, or protected: {AS_ROOT}"),
+        io::ErrorKind::NotFound => "the process has ended".to_owned(),
+        _ => format!("{folder}: {e}"),
+    })?;
+    let named = entries.take(MOST_DESCRIPTORS).filter_map(|entry| {
+        let entry = entry.ok()?;
+        let is_device = std::fs::read_link(entry.path()).is_ok_and(|path| path == device);
+        is_device.then(|| entry.file_name().into_string().ok()).flatten()
+    });
+    let found: Vec<String> = named.collect();
+    match found.is_empty() {
+        true => Err(NO_UVM.to_owned()),
+        false => Ok(found),
+    }
+}
+
+const AS_ROOT: &str = "run gpumem-tui as root (sudo), or in a container with --cap-add SYS_PTRACE";
+
+fn getfd(pidfd: &OwnedFd, name: &str) -> Result<OwnedFd, String> {
+    let number = name.parse().map_err(|_| NO_UVM)?;
+    pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()).map_err(|e| match e {
+        Errno::PERM => format!("the kernel does not let this user look into it (Yama, or a container): {AS_ROOT}"),
+        Errno::NOSYS => "Linux 5.6 or newer is needed (pidfd_getfd)".to_owned(),
+        e => format!("pidfd_getfd: {e}"),
+    })
+}
+
+fn open_tools(root: &Root) -> Result<File, String> {
+    let path = root.path(TOOLS);
+    let open = File::options().read(true).write(true).open(&path);
+    open.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => format!(
+            "{} is missing: nvidia-modprobe -u -c=0 makes it; a container needs --device /{TOOLS}",
+            path.display()
+        ),
+        io::ErrorKind::PermissionDenied => format!("{} is closed to this user: {AS_ROOT}", path.display()),
+        _ => format!("{}: {e}", path.display()),
+    })
+}
+
+fn processors(own: BorrowedFd<'_>, layout: Layout) -> Result<Vec<u64>, String> {
+    let table = Shared::anonymous(PAGE as usize).map_err(|e| e.to_string())?;
+    let mut argument: Aligned<24> = abi::processor_table(table.address(), layout);
+    request(own, abi::PROCESSOR_TABLE, &mut argument).map_err(|e| e.to_string())?;
+    abi::processor_status(&argument, layout).map_err(|why| why.to_string())?;
+    let words = table.words()[..abi::PROCESSORS * 2].iter();
+    Ok(words.map(|word| word.load(Ordering::Relaxed)).collect())
+}
+
+/// Makes the driver deliver events that wait for a copy to complete. It needs an address space of its own there.
+#[derive(Debug)]
+pub(super) struct Flusher(File);
+
+impl Flusher {
+    /// Opens one; `None` where the driver does not give it, and events may come late.
+    pub(super) fn open(root: &Root) -> Option<Flusher> {
+        let file = File::options().read(true).write(true).open(root.path(DEVICE)).ok()?;
+        let mut argument = abi::enable(0);
+        request(file.as_fd(), abi::INITIALIZE, &mut argument).ok()?;
+        abi::enable_status(&argument).ok()?;
+        Some(Flusher(file))
+    }
+
+    pub(super) fn flush(&self) {
+        // Events that come late are no error.
+        let _ = request(self.0.as_fd(), abi::FLUSH_EVENTS, &mut Aligned([0xff; 8]));
+    }
+}
