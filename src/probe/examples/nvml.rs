@@ -1,6 +1,6 @@
-//! Prints what NVML says here, and what asking costs: `cargo run --release -p gpumem-probe --example nvml [SAMPLES]`.
+//! Prints a sample of NVML, and what a sample costs: `cargo run --release -p gpumem-probe --example nvml [SAMPLES]`.
 //!
-//! The times are of whole samples, 100 ms apart, while the thread for slow figures works beside them.
+//! The times are those of whole samples, 100 ms apart, while the thread for slow queries runs.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! What looking up 20 processes and the host's memory costs: `cargo run --release -p gpumem-probe --example processes [ROUNDS]`.
+//! Measures what looking up 20 processes and the host's memory costs: `cargo run --release -p gpumem-probe --example
+//! processes [ROUNDS]`.
 //!
 //! Prints processor time a look-up (at one look-up a second, 100 µs are 0.01 % of a core) and how much memory looking
 //! up takes. Arguments after `ROUNDS` are pids to look up in place of 20 sleeping children.

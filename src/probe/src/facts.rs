@@ -1,4 +1,4 @@
-//! Facts about this machine and this process that decide what can be seen, for `doctor`: each one a plain value, or the
+//! Facts about this machine and this process that decide what can be seen, for `doctor`. Each is a plain value, or the
 //! reason why it is not known.
 
 mod places;
@@ -14,42 +14,42 @@ use gpumem_text::clean_line;
 
 use crate::Root;
 
-/// A fact, or a sentence on why it is not known or not usable.
+/// A fact, or a text that says why it is not known or not usable.
 pub type Fact<T> = Result<T, String>;
 
-/// Everything `doctor` asks the kernel. Gathered once, in well under a millisecond, and without touching a GPU.
+/// Everything that `doctor` asks the kernel. Gathering takes well under a millisecond and does not touch a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Version of the NVIDIA kernel module that is loaded.
     pub driver_module: Fact<String>,
     /// The device files that NVML and CUDA open.
     pub device_nodes: Vec<DeviceNode>,
-    /// What Yama lets one process see of another's memory.
+    /// Which processes Yama lets inspect each other's memory.
     pub ptrace_scope: Fact<PtraceScope>,
-    /// What this process may do beyond its user's rights.
+    /// The capabilities that this process has beyond its user's rights.
     pub capabilities: Fact<Capabilities>,
-    /// What says that this is a container; `None` where nothing does.
+    /// The evidence that this is a container; `None` if there is none.
     pub container: Option<String>,
-    /// Whether pids here are the machine's own, as NVML gives them.
+    /// Whether this process is in the initial pid namespace, whose pids NVML reports.
     pub host_pids: Fact<bool>,
-    /// `/dev/shm`, where channels are when there is no runtime directory.
+    /// `/dev/shm`, which holds the channels when there is no runtime directory.
     pub shm: Fact<Place>,
-    /// `XDG_RUNTIME_DIR`, where channels are.
+    /// `XDG_RUNTIME_DIR`, which holds the channels.
     pub runtime_dir: Fact<Place>,
 }
 
 /// A device file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceNode {
-    /// Such as `/dev/nvidia0`.
+    /// The path, such as `/dev/nvidia0`.
     pub path: String,
-    /// Whether this user may read and write it. The container's device rules come on top and show only when it is
-    /// opened.
+    /// Whether this user may read and write it. A container's device rules may still forbid it; that shows only when it
+    /// is opened.
     pub access: Fact<()>,
 }
 
 impl Facts {
-    /// Asks below `root`; `runtime_dir` is the value of `XDG_RUNTIME_DIR`.
+    /// Gathers the facts, with files read below `root`; `runtime_dir` is the value of `XDG_RUNTIME_DIR`.
     pub fn gather(root: &Root, runtime_dir: Option<&Path>) -> Self {
         Facts {
             driver_module: driver_module(root),
@@ -64,8 +64,8 @@ impl Facts {
     }
 }
 
-/// Version of the loaded kernel module, from `/proc/driver/nvidia/version`:
-/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue ...`.
+/// Reads the version of the loaded kernel module from `/proc/driver/nvidia/version`: `NVRM version: NVIDIA UNIX x86_64
+/// Kernel Module 580.159.04 Tue ...`.
 pub(crate) fn driver_module(root: &Root) -> Fact<String> {
     let bytes = root.read("proc/driver/nvidia/version", 4096).map_err(|e| {
         format!("/proc/driver/nvidia/version: {e}; the NVIDIA kernel module is not loaded or not visible here")
@@ -82,7 +82,7 @@ pub(crate) fn driver_module(root: &Root) -> Fact<String> {
     found.ok_or_else(|| "/proc/driver/nvidia/version names no version".into())
 }
 
-/// What the kernel module tells of a card, also of one that NVML has lost.
+/// What the kernel module reports about a card, even one that NVML has lost.
 pub(crate) struct Card {
     pub(crate) name: String,
     /// As text, `GPU-...`.
@@ -91,10 +91,11 @@ pub(crate) struct Card {
     pub(crate) pci: String,
 }
 
-/// The cards that the kernel module drives, by bus id: the order in which NVML counts them. From
-/// `/proc/driver/nvidia/gpus/BUS/information`, lines of `GPU UUID: \t GPU-...`; `GPU Excluded: Yes` is not NVML's.
+/// Lists the cards that the kernel module drives, by bus id, which is NVML's order. Reads
+/// `/proc/driver/nvidia/gpus/BUS/information`, whose lines look like `GPU UUID: \t GPU-...`. NVML does not list cards
+/// with `GPU Excluded: Yes`.
 pub(crate) fn cards(root: &Root) -> Vec<Card> {
-    /// More than any machine has.
+    /// More cards than any machine has.
     const MAX: usize = 256;
     let place = Path::new("proc/driver/nvidia/gpus");
     let entries = std::fs::read_dir(root.path(place)).into_iter().flatten();
@@ -121,7 +122,7 @@ pub(crate) fn cards(root: &Root) -> Vec<Card> {
 }
 
 fn device_nodes(root: &Root) -> Vec<DeviceNode> {
-    /// More than any machine has.
+    /// More cards than any machine has.
     const MAX: usize = 256;
     let is_gpu = |name: &String| {
         name.strip_prefix("nvidia")
@@ -183,7 +184,7 @@ fn container(root: &Root) -> Option<String> {
 }
 
 fn host_pids(root: &Root) -> Fact<bool> {
-    /// The kernel gives its first pid namespace this number (`PROC_PID_INIT_INO`).
+    /// Inode of the initial pid namespace (`PROC_PID_INIT_INO`).
     const INITIAL: u64 = 0xEFFF_FFFC;
     root.namespace("proc/self/ns/pid")
         .map(|n| n == INITIAL)

@@ -4,7 +4,7 @@ use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, Ref
 
 use crate::{HostMemory, MemoryLimit, Reading};
 
-/// How much memory the host has, how much a new program could have, and what our control group is limited to.
+/// Reads how much memory the host has, how much a new program could get, and the limit of this process's control group.
 pub fn host_memory() -> Reading<HostMemory> {
     let memory = without_limit();
     match memory {
@@ -13,17 +13,18 @@ pub fn host_memory() -> Reading<HostMemory> {
     }
 }
 
-/// What is there for everyone, a GPU that takes its memory from the host included.
+/// Reads the memory of the whole host, without the control group's limit: a GPU that uses the host's memory is not
+/// bound by it.
 pub(crate) fn without_limit() -> Reading<HostMemory> {
     let only_memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-    // A new one each time: a used one would go on giving its last figures once `/proc/meminfo` cannot be read.
+    // A new `System` each time: an old one keeps its last figures when `/proc/meminfo` cannot be read.
     match System::new_with_specifics(only_memory) {
         Ok(system) => checked(system.total_memory(), system.available_memory(), system.free_memory()),
         Err(e) => Reading::Failed(format!("reading the host's memory: {e}")),
     }
 }
 
-/// `sysinfo` leaves 0 where it could not read.
+/// Rejects figures that cannot be: `sysinfo` leaves 0 where it could not read.
 fn checked(total: u64, available: u64, free: u64) -> Reading<HostMemory> {
     if total == 0 || available > total {
         return Reading::Failed("/proc/meminfo cannot be read or has no usable MemTotal and MemAvailable".into());
@@ -36,7 +37,7 @@ fn checked(total: u64, available: u64, free: u64) -> Reading<HostMemory> {
     })
 }
 
-/// The tightest limit from our control group up to the one that is the root here.
+/// Returns the tightest limit on the path from this process's control group up to the root that is visible here.
 fn limit() -> Option<MemoryLimit> {
     let mut system = System::new().ok()?;
     let own = Pid::from_u32(std::process::id());
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_and_nonsense_are_no_figures() {
+    fn zero_and_impossible_figures_are_rejected() {
         for (total, available) in [(0, 0), (0, 5), (5, 6)] {
             assert!(matches!(checked(total, available, 0), Reading::Failed(why) if why.contains("/proc/meminfo")));
         }
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machines_memory_is_the_kernels_in_bytes() {
+    fn host_memory_agrees_with_proc_meminfo() {
         let text = std::fs::read_to_string("/proc/meminfo").unwrap();
         let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
         let kib: u64 = total.trim().strip_suffix(" kB").unwrap().parse().unwrap();

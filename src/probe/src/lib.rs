@@ -1,19 +1,18 @@
 //! What the driver and the kernel say about GPU memory, seen from outside.
 //!
 //! - [`Nvml`] samples the driver: devices, their memory, the processes on them. It never opens a CUDA context.
-//! - [`Processes`] describes processes by pid, [`Users`] names users by number, [`PidTranslator`] finds our pid for one that a container's publisher
-//!   gave.
-//! - [`host_memory`] is the host's memory, [`Facts`] are what decides how much can be seen here.
+//! - [`Processes`] describes processes by pid. [`Users`] gives the names of user ids. [`PidTranslator`] finds the pid
+//!   here of a process that knows its pid in another namespace only.
+//! - [`host_memory`] reads the host's memory. [`Facts`] decide how much can be seen on this machine.
 //!
-//! Processes and host memory come through `sysinfo`, except what it does not give: starts in clock ticks, pids of other
+//! Processes and host memory come from `sysinfo`, except what it does not give: starts in clock ticks, pids of other
 //! namespaces, command lines of bounded length and the names of all users.
 //!
-//! The values are in one place, as plain data: [`Reading`] is a figure or the reason why there is none. Texts from
-//! outside are free of control characters. Nothing here knows a clock's time of day, a channel or a screen; every call
-//! returns within microseconds to milliseconds except [`Nvml::load`], and what is slow by nature runs on threads of its
-//! own.
+//! The results are plain data: a [`Reading`] is a figure or the reason why there is none. Text from outside is stripped
+//! of control characters. Nothing here knows the time of day, a channel or a screen. Every call except [`Nvml::load`]
+//! returns within microseconds to milliseconds; slow queries run on their own threads.
 
-// Lifted only where foreign functions are called: `nvml::calls` and `process::users`.
+// Allowed only where foreign functions are called: `nvml::calls` and `process::users`.
 #![deny(unsafe_code)]
 
 mod facts;

@@ -1,7 +1,7 @@
 //! NVML: what the driver says about every GPU.
 //!
-//! The figures of a sample come from calls that take microseconds. PCIe throughput, whose query sleeps 20 ms, is
-//! measured on a thread of its own ([`slow`]) and the latest figures are merged in, with their age.
+//! The figures of a sample come from calls that take microseconds. The query for PCIe throughput sleeps 20 ms, so it
+//! runs on its own thread ([`slow`]), and each sample takes its latest figures with their age.
 
 mod calls;
 mod gpu;
@@ -22,26 +22,27 @@ use slow::SlowSampler;
 
 use crate::{Gpu, NvmlSample, NvmlState, Root, facts};
 
-/// More than any machine has; bounds what a broken library can make us do.
+/// More GPUs than any machine has; bounds the work that a broken library can cause.
 const MAX_GPUS: u32 = 256;
 
-/// The driver's library, initialised. It is shut down when this value is dropped and the measurement then under way has
-/// ended.
+/// The driver's library, initialised. The library is shut down when this value has been dropped and a measurement in
+/// progress has ended.
 pub struct Nvml {
     calls: Arc<Calls>,
     root: Root,
     driver: Option<String>,
     cuda: Option<(u32, u32)>,
     rows: Vec<Row>,
-    /// How many GPUs the driver listed last time.
+    /// How many GPUs the driver listed at the last sample.
     listed: u32,
-    /// Started by the first sample, so that it does not compete with it.
+    /// Started at the end of the first sample, so that it does not slow it down.
     slow: Option<SlowSampler>,
 }
 
 impl Nvml {
-    /// Loads and initialises NVML: the file `lib`, else the file that the environment variable `GPUMEM_NVML` names,
-    /// else the driver's `libnvidia-ml.so.1` or `libnvidia-ml.so`. Takes about 14 ms with a real driver.
+    /// Loads and initialises NVML from the file `lib`, else from the file named by the environment variable
+    /// `GPUMEM_NVML`, else from the driver's `libnvidia-ml.so.1` or `libnvidia-ml.so`. Takes about 14 ms with a real
+    /// driver.
     ///
     /// # Errors
     /// [`NvmlState::Missing`] when there is no such library (or no such file), [`NvmlState::Failed`] when it is there
@@ -50,7 +51,7 @@ impl Nvml {
         Nvml::load_below(lib, Root::default())
     }
 
-    /// The same, with another tree in place of `/` for what is read of the kernel's.
+    /// Loads NVML like [`Nvml::load`], and reads the kernel's files below `root` in place of `/`.
     ///
     /// # Errors
     /// Those of [`Nvml::load`].
@@ -67,13 +68,14 @@ impl Nvml {
         })
     }
 
-    /// Takes over what was known of the GPUs before the library was loaded again: one that does not come back stays in
-    /// the list, lost.
+    /// Takes over the GPUs known before the library was reloaded. A GPU that does not come back stays in the list as
+    /// lost.
     pub fn remember(&mut self, gpus: Vec<Gpu>) {
         self.rows = gpus.into_iter().map(Row::known).collect();
     }
 
-    /// What NVML says now. A GPU that was seen once stays in the list, lost if need be, with its last known figures.
+    /// Takes a sample of all GPUs. A GPU that was seen once stays in the list: when it no longer answers it is marked
+    /// lost and keeps its last known figures.
     pub fn sample(&mut self) -> NvmlSample {
         let state = match self.calls.device_count() {
             Ok(count) => {
@@ -96,13 +98,13 @@ impl Nvml {
     }
 
     /// Waits until the slow figures have been measured once since the last sample, for programs that sample only once
-    /// or twice. False when that takes longer than `limit`.
+    /// or twice. Returns false when that takes longer than `limit`.
     pub fn wait_for_slow(&self, limit: Duration) -> bool {
         self.slow.as_ref().is_some_and(|slow| slow.wait(limit))
     }
 
     fn read_gpus(&mut self, count: u32) {
-        // A GPU came or went: any index may now mean another card.
+        // A GPU came or went, so any index may now mean another card.
         if count != self.listed {
             self.rows.iter_mut().for_each(|row| row.identified = false);
             self.listed = count;
@@ -110,8 +112,8 @@ impl Nvml {
         for index in 0..count {
             self.read_gpu(index);
         }
-        // The driver counts on without those that fell out of its list: their places behind the others are numbers that
-        // it does not give.
+        // The driver renumbers its list without the GPUs that it dropped. Those rows move behind the others, to indices
+        // that the driver does not use.
         for (at, row) in (0..).zip(&mut self.rows) {
             row.gpu.index = at;
             if at >= count {
@@ -138,8 +140,9 @@ impl Nvml {
         self.rows[at].read(&self.calls, &device);
     }
 
-    /// The driver keeps the GPU at this index to itself. Of one that was lost before anybody looked the kernel module
-    /// still tells who it is; the two list the same cards in the same order unless their numbers differ.
+    /// Records that the driver gave no handle for the GPU at this index. If the GPU was lost before the first sample,
+    /// its identity comes from the kernel module. Driver and kernel module list the same cards in the same order if
+    /// they list equally many.
     fn refused(&mut self, at: usize, code: Code) {
         if code.is_lost() && !self.rows[at].is_known() {
             let cards = facts::cards(&self.root);
@@ -161,8 +164,8 @@ impl Nvml {
     }
 }
 
-/// Puts the GPU that answered at this index into its row: the one it had, wherever that is now, or a new one. A
-/// card that gives no UUID is taken for the one that was here.
+/// Puts the GPU that answered at this index into its row: the row it had before, wherever that is now, or a new one. A
+/// card without a UUID is assumed to be the one that was at this index.
 fn place(rows: &mut Vec<Row>, at: usize, found: Row) {
     let known = found
         .gpu

@@ -1,7 +1,7 @@
-//! Pids of other pid namespaces: a container's publisher says "I am pid 7 of namespace N, started at tick T"; here it
-//! has another number.
+//! Pids of other pid namespaces. A publisher in a container says "I am pid 7 of namespace N, started at tick T"; here
+//! it has another pid.
 //!
-//! `/proc/PID/status` lists a process's pid in each namespace (`NSpid`, since Linux 4.1), the last one its own.
+//! `/proc/PID/status` lists a process's pid in each namespace (`NSpid`, since Linux 4.1), the last one being its own.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,41 +9,43 @@ use std::time::{Duration, Instant};
 use crate::Root;
 use crate::stat::{Stat, Status};
 
-/// A process as it names itself.
+/// A process as it identifies itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ForeignPid {
     /// Inode of its pid namespace (`/proc/self/ns/pid`).
     pub namespace: u64,
-    /// Its pid in there.
+    /// Its pid in that namespace.
     pub pid: u32,
-    /// Its start in clock ticks since boot, the same in every pid namespace.
+    /// Its start time in clock ticks since boot, the same in every pid namespace.
     pub start_time: u64,
-    /// The user who says so, as the kernel tells it: the owner of a file.
+    /// The user who makes the claim, according to the kernel: the owner of the channel's file.
     pub uid: u32,
 }
 
-/// What there is to a claim to be a process.
+/// The result of checking a claim to be a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is the process with this pid here.
+    /// The claim is true: it is the process with this pid here.
     Holds(u32),
-    /// That process, which has this pid here, is not the claimant's: neither its real, nor its effective, nor its saved user id is.
+    /// The process has this pid here, but belongs to another user: neither its real, effective nor saved user id is the
+    /// claimant's.
     OtherUser(u32),
-    /// No process here is that one: it ended, or is not visible, or the kernel does not tell.
+    /// No such process here: it has ended, or is not visible, or the kernel does not tell.
     NotHere,
 }
 
-/// Finds our pids for foreign ones. One pass over `/proc` serves all that are asked for, and one that was not found is
-/// not looked for again for a while.
+/// Translates pids of other namespaces into pids here. One pass over `/proc` serves all requested processes, and a
+/// process that was not found is not searched for again for a while.
 pub struct PidTranslator {
     root: Root,
     own: Option<u64>,
     known: HashMap<ForeignPid, (Claim, Instant)>,
 }
 
-/// How long an answer stands: a pass over `/proc` costs about 10 microseconds a process, and a process can change its user.
+/// How long an answer is valid. A pass over `/proc` costs about 10 microseconds a process, and a process can change its
+/// user.
 const RETRY: Duration = Duration::from_secs(10);
-/// Bounds of one pass and of what is remembered.
+/// Most processes that one pass looks at, and most answers that are remembered.
 const MAX_PROCESSES: usize = 1 << 16;
 const MAX_KNOWN: usize = 4096;
 
@@ -54,7 +56,7 @@ impl Default for PidTranslator {
 }
 
 impl PidTranslator {
-    /// Looks below `root`.
+    /// Makes a translator that reads `/proc` below `root`.
     pub fn new(root: Root) -> Self {
         let own = root.namespace("proc/self/ns/pid").ok();
         PidTranslator {
@@ -64,7 +66,7 @@ impl PidTranslator {
         }
     }
 
-    /// What there is to each claim, in order.
+    /// Checks each claim, in order.
     pub fn translate(&mut self, wanted: &[ForeignPid], now: Instant) -> Vec<Claim> {
         if self.known.len() > MAX_KNOWN {
             self.known.clear();
@@ -97,7 +99,7 @@ impl PidTranslator {
         let Ok(status) = Status::read(&self.root, wanted.pid) else {
             return false;
         };
-        // The pid may have become another process's before its status was read.
+        // The pid may have been reused before its status was read.
         if !self.has_started(wanted.pid, wanted.start_time) {
             return false;
         }
@@ -109,7 +111,7 @@ impl PidTranslator {
         Stat::read(&self.root, pid).is_ok_and(|stat| stat.start_time == at)
     }
 
-    /// One pass over the processes; what is found leaves `open`.
+    /// Makes one pass over the processes and removes those it finds from `open`.
     fn search(&mut self, open: &mut Vec<ForeignPid>, now: Instant) {
         let Ok(entries) = std::fs::read_dir(self.root.path("proc")) else {
             return;
@@ -121,7 +123,7 @@ impl PidTranslator {
             if open.is_empty() {
                 return;
             }
-            // The start time rules out nearly all, before anything else is read.
+            // The start time rules out nearly all processes before anything else is read.
             let Ok(stat) = Stat::read(&self.root, pid) else {
                 continue;
             };
@@ -131,7 +133,7 @@ impl PidTranslator {
             let Ok(status) = Status::read(&self.root, pid) else {
                 continue;
             };
-            // Unreadable for other users' processes; start and inner pid then have to do.
+            // Unreadable for other users' processes; then start time and inner pid have to suffice.
             let namespace = self.root.namespace(format!("proc/{pid}/ns/pid")).ok();
             if !self.has_started(pid, stat.start_time) {
                 continue;
@@ -141,7 +143,7 @@ impl PidTranslator {
                     && status.ns_pids.last() == Some(&w.pid)
                     && namespace.is_none_or(|n| n == w.namespace)
             };
-            // Several may claim to be the same one.
+            // Several claims may name the same process.
             for found in open.extract_if(.., |w| is(w)) {
                 self.known.insert(found, (claim(&found, pid, &status), now));
             }
@@ -149,7 +151,7 @@ impl PidTranslator {
     }
 }
 
-/// What there is to a claim to be the process that has this pid and status.
+/// Checks a claim to be the process that has this pid and status.
 fn claim(claimed: &ForeignPid, pid: u32, status: &Status) -> Claim {
     match status.uids.is_some_and(|uids| uids.contains(&claimed.uid)) {
         true => Claim::Holds(pid),
@@ -195,9 +197,9 @@ mod tests {
         assert_eq!(translator.translate(&[SEVEN], Instant::now()), [Claim::Holds(103)]);
     }
 
-    /// Its real, effective and saved ids count; the one for files does not.
+    /// The real, effective and saved user ids count; the one for files does not.
     #[test]
-    fn a_process_is_its_users_alone() {
+    fn process_belongs_to_its_own_user_only() {
         let dir = tempfile::tempdir().unwrap();
         put(dir.path(), 103, 900, "103 7", Some(55));
         let claims = [1, 2, 3, 9, 0].map(|uid| ForeignPid { uid, ..SEVEN });
@@ -208,7 +210,7 @@ mod tests {
             translator.translate(&claims, start),
             [holds, holds, holds, other, other]
         );
-        // It may change its user.
+        // A process may change its user.
         fs::write(dir.path().join("proc/103/status"), "Uid:\t9\t9\t9\t9\nNSpid:\t103 7\n").unwrap();
         assert_eq!(
             translator.translate(&claims, start + RETRY),
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_namespace_does_not_hide_a_process() {
+    fn unreadable_namespace_does_not_hide_a_process() {
         let dir = tempfile::tempdir().unwrap();
         put(dir.path(), 103, 900, "103 7", None);
         let mut translator = PidTranslator::new(Root::at(dir.path()));
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_is_looked_for_again_later_and_an_end_is_noticed() {
+    fn missing_process_is_retried_and_its_end_noticed() {
         let dir = tempfile::tempdir().unwrap();
         put(dir.path(), 1, 1, "1", None);
         let mut translator = PidTranslator::new(Root::at(dir.path()));
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_answers_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("proc")).unwrap();
         let mut translator = PidTranslator::new(Root::at(dir.path()));
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_itself() {
+    fn this_process_is_translated_to_itself() {
         let root = Root::default();
         let pid = std::process::id();
         let start_time = Stat::read(&root, pid).unwrap().start_time;

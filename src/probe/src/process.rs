@@ -1,7 +1,7 @@
-//! Processes by pid: who, what, since when, how much host memory.
+//! Processes by pid: user, command, start time and host memory.
 //!
-//! A pid may be given to another process at any moment, so the start time in ticks, which we read ourselves, is the
-//! same before and after everything else is read; see [`details`] for what comes from `sysinfo`.
+//! A pid may be reused at any moment. So the start time in ticks is read before and after everything else, and must be
+//! the same. See [`details`] for what comes from `sysinfo`.
 
 mod command;
 mod details;
@@ -15,15 +15,15 @@ pub use users::Users;
 use crate::stat::Stat;
 use crate::{Process, Root};
 
-/// Why there is nothing to say about a pid.
+/// Why a process cannot be described.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoProcess {
     /// No such process here: it has ended, or the pid is of another pid namespace, or `/proc` hides other users'
     /// processes.
     NotHere,
-    /// It is there and may not be looked at.
+    /// It exists, but may not be inspected.
     NoPermission,
-    /// Reading failed; the text says how.
+    /// Reading failed; the text is the error.
     Failed(String),
 }
 
@@ -40,7 +40,7 @@ impl From<io::Error> for NoProcess {
     }
 }
 
-/// Looks processes up and remembers what does not change.
+/// Looks processes up by pid, and remembers what does not change.
 pub struct Processes {
     root: Root,
     users: Users,
@@ -48,21 +48,21 @@ pub struct Processes {
     known: HashMap<u32, Known>,
 }
 
-/// What is kept of a process between look-ups.
+/// The description of a process, kept between look-ups.
 struct Known {
     start_time: u64,
     comm: String,
     uid: Option<u32>,
     rss: u64,
     command: String,
-    /// Look-ups since all this was read.
+    /// Number of look-ups since it was read.
     age: u32,
 }
 
-/// A program may rename itself, change its user or grow; all but its start is read again after this many look-ups: for
-/// 20 processes that takes 1 ms.
+/// Number of look-ups after which everything but the start time is read again: a program may rename itself, change its
+/// user or grow. Reading 20 processes takes 1 ms.
 const MAX_AGE: u32 = 10;
-/// Processes that are no longer asked for and may stay in `sysinfo`'s memory, some 600 bytes each.
+/// How many processes that are no longer requested may stay in `sysinfo`'s memory, about 600 bytes each.
 const MAX_FORGOTTEN: usize = 64;
 
 impl Default for Processes {
@@ -78,7 +78,7 @@ impl Default for Processes {
 }
 
 impl Processes {
-    /// The processes with these pids, in this order. What is remembered of other pids is forgotten.
+    /// Describes the processes with these pids, in this order. Forgets what it knew of other pids.
     pub fn look_up(&mut self, pids: &[u32]) -> Vec<Result<Process, NoProcess>> {
         let found = pids.iter().map(|&pid| self.one(pid)).collect();
         self.known.retain(|pid, _| pids.contains(pid));
@@ -111,7 +111,7 @@ impl Processes {
         })
     }
 
-    /// Reads what is kept, and makes sure that the pid was not given to another process meanwhile.
+    /// Reads the description of a process, and checks that the pid was not reused meanwhile.
     fn learn(&mut self, pid: u32, stat: &Stat) -> Result<Known, NoProcess> {
         let details = self.details.read(pid)?;
         let command = command::read(&self.root, pid, stat)?;

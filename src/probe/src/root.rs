@@ -1,12 +1,11 @@
-//! The file system as the probe reads it: below a root, so that tests can bring their own `/proc`, and never more than
-//! asked for.
+//! File access of the probe: below a root, so that tests can provide their own `/proc`, and with bounded reads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where `/` is. Every file that the probe reads itself is read below it.
+/// The directory that stands for `/`. The probe reads all its own files below it.
 #[derive(Clone, Debug)]
 pub struct Root(PathBuf);
 
@@ -17,22 +16,22 @@ impl Default for Root {
 }
 
 impl Root {
-    /// A tree that stands in for `/`.
+    /// Uses a directory in place of `/`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Root(path.into())
     }
 
-    /// Whether this is the machine's own root, where system services may be asked too.
+    /// Whether this is the machine's own root; only then are system services asked.
     pub(crate) fn is_real(&self) -> bool {
         self.0 == Path::new("/")
     }
 
-    /// `below`, which must be relative, as a path of this root.
+    /// Returns the path of `below`, which must be relative, in this root.
     pub(crate) fn path(&self, below: impl AsRef<Path>) -> PathBuf {
         self.0.join(below)
     }
 
-    /// At most `limit` bytes of a file. A fifo or a device in its place does not block.
+    /// Reads at most `limit` bytes of a file. Does not block on a fifo or a device.
     pub(crate) fn read(&self, below: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open(below)?.take(limit).read_to_end(&mut bytes)?;
@@ -47,7 +46,7 @@ impl Root {
             .open(self.path(below))
     }
 
-    /// The number in a namespace link such as `pid:[4026531836]`.
+    /// Reads the number in a namespace link such as `pid:[4026531836]`.
     pub(crate) fn namespace(&self, link: impl AsRef<Path>) -> io::Result<u64> {
         let target = std::fs::read_link(self.path(link))?;
         let number = target

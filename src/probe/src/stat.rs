@@ -1,4 +1,4 @@
-//! `/proc/PID/stat` and `/proc/PID/status`: the few fields that are needed. `proc(5)` numbers the fields.
+//! `/proc/PID/stat` and `/proc/PID/status`: the few fields that the probe needs. Field numbers are those of `proc(5)`.
 
 use std::io;
 
@@ -6,39 +6,40 @@ use gpumem_text::clean_line;
 
 use crate::Root;
 
-/// Both files are well below this.
+/// Bytes read of either file; both are well below this.
 const LIMIT: u64 = 16 << 10;
 
-/// From `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// Name of the executable or thread, at most 15 bytes from the kernel.
+    /// Name of the executable or thread; the kernel gives at most 15 bytes.
     pub(crate) comm: String,
-    /// One letter; `Z` is a zombie, `T` one that a signal has stopped, `t` one that a debugger has.
+    /// One letter: `Z` is a zombie, `T` a process stopped by a signal, `t` one stopped by a debugger.
     pub(crate) state: char,
-    /// Clock ticks from boot to the process's start.
+    /// Start time in clock ticks since boot.
     pub(crate) start_time: u64,
 }
 
 impl Stat {
-    /// Reads it for a process.
+    /// Reads the file of a process.
     pub(crate) fn read(root: &Root, pid: u32) -> io::Result<Self> {
         let bytes = root.read(format!("proc/{pid}/stat"), LIMIT)?;
         Self::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not the format of proc(5)"))
     }
 
-    /// Whether it does nothing until somebody lets it go on.
+    /// Whether a signal or a debugger has stopped the process.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
 
-    /// The name stands in parentheses and may hold blanks, parentheses and line ends itself: it ends at the last `)`.
+    /// Parses the file. The name is in parentheses and may itself contain blanks, parentheses and line ends: it ends at
+    /// the last `)`.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let open = bytes.iter().position(|&b| b == b'(')?;
         let close = bytes.iter().rposition(|&b| b == b')')?;
         let comm = clean_line(bytes.get(open + 1..close)?, 64);
         let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
-        // The first of these is field 3.
+        // The first of these is field 3 of `proc(5)`.
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
         let start_time = fields.nth(22 - 4)?.parse().ok()?;
@@ -50,19 +51,19 @@ impl Stat {
     }
 }
 
-/// From `/proc/PID/status`.
+/// Fields of `/proc/PID/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// The process's pid in each pid namespace, from ours to its own.
+    /// The process's pid in each pid namespace, from that of this process to its own.
     pub(crate) ns_pids: Vec<u32>,
     /// Its real, effective and saved user ids.
     pub(crate) uids: Option<[u32; 3]>,
-    /// Effective capabilities.
+    /// Effective capabilities, as a bit set.
     pub(crate) capabilities: Option<u64>,
 }
 
 impl Status {
-    /// Reads it for a process (`self` too).
+    /// Reads the file of a process; `pid` may be `self`.
     pub(crate) fn read(root: &Root, pid: impl std::fmt::Display) -> io::Result<Self> {
         Ok(Self::parse(&root.read(format!("proc/{pid}/status"), LIMIT)?))
     }
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_may_hold_anything() {
+    fn name_may_contain_any_character() {
         for comm in ["python", "a b", "tmux: server", ") S 1 (", "((", "))", "a\nb"] {
             let stat = Stat::parse(&stat(comm, "777")).unwrap();
             assert_eq!((stat.start_time, stat.state), (777, 'S'), "{comm}");
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_no_number_is_refused() {
+    fn truncated_or_malformed_stat_is_rejected() {
         for bytes in [
             &b""[..],
             b"12",
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn status_takes_all_pids_three_user_ids_and_the_effective_capabilities() {
+    fn status_has_pids_user_ids_and_capabilities() {
         let status = Status::parse(b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nCapEff:\t0000000000280000\n");
         assert_eq!(
             status,
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_reads_itself() {
+    fn own_stat_and_status_are_read() {
         let pid = std::process::id();
         let stat = Stat::read(&Root::default(), pid).unwrap();
         assert!(stat.start_time > 0);

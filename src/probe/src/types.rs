@@ -1,4 +1,4 @@
-//! What the probe reports, as plain values. A figure that is not available says why; it is never 0.
+//! The data that the probe reports. A figure that is not available gives the reason; it is never 0.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use std::time::Duration;
 pub enum Reading<T> {
     /// The figure.
     Value(T),
-    /// Not asked yet.
+    /// Not queried yet.
     #[default]
     Pending,
     /// The driver or card does not offer it.
     NotSupported,
-    /// Only with more rights.
+    /// The query needs more rights.
     NoPermission,
-    /// The query failed; the text is the driver's.
+    /// The query failed, or its figure cannot be right; the text says why.
     Failed(String),
 }
 
 impl<T> Reading<T> {
-    /// The figure, if there is one.
+    /// Returns the figure, if there is one.
     pub fn value(&self) -> Option<&T> {
         match self {
             Reading::Value(v) => Some(v),
@@ -27,9 +27,9 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The same reason for another figure: that there is none.
+    /// Converts the reason why there is no figure into a reading of another type.
     ///
-    /// A figure is none of the reasons, and is taken for one that was not asked.
+    /// A reading that has a figure becomes [`Reading::Pending`].
     pub(crate) fn none<U>(self) -> Reading<U> {
         match self {
             Reading::Value(_) | Reading::Pending => Reading::Pending,
@@ -39,7 +39,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Why there is no figure, in words; `None` when there is one.
+    /// Returns the reason why there is no figure, as text; `None` if there is one.
     pub fn reason(&self) -> Option<String> {
         match self {
             Reading::Value(_) => None,
@@ -51,38 +51,39 @@ impl<T> Reading<T> {
     }
 }
 
-/// Device memory in bytes, as far as what the driver says can be. Its figures need not add up: of a GPU that uses the
-/// host's memory the rest is the host's programs'.
+/// Device memory in bytes, as far as the driver's figures are plausible. The figures need not add up: on a GPU that
+/// uses the host's memory, the rest is used by programs of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// All of it.
+    /// Size of the memory.
     pub total: u64,
-    /// Held by processes, and where `reserved` is `None` by the driver too. `None`: nothing that can be is said. On a GPU
-    /// that uses the host's memory what NVML counts for its processes, `None` where it does not count them all.
+    /// Memory held by processes, and by the driver too if `reserved` is `None`. `None` if the driver gives no plausible
+    /// figure. On a GPU that uses the host's memory this is the sum of NVML's figures for its processes, and `None` if
+    /// NVML lacks one of them.
     pub used: Option<u64>,
-    /// Held by the driver and firmware for themselves. `None`: not told apart from `used` (drivers without NVML's memory
-    /// v2 call, before R510; GPUs that use the host's memory).
+    /// Memory held by the driver and firmware for themselves. `None` if `used` includes it (drivers without NVML's
+    /// memory v2 call, before R510, and GPUs that use the host's memory).
     pub reserved: Option<u64>,
-    /// Available, as the driver says; of a GPU that uses the host's memory the host's `MemAvailable`. `None`: nothing
-    /// that can be is said.
+    /// Available memory according to the driver; on a GPU that uses the host's memory, the host's `MemAvailable`.
+    /// `None` if the driver gives no plausible figure.
     pub free: Option<u64>,
-    /// What the driver says and cannot be.
+    /// The driver's figures that cannot be right.
     pub doubted: Doubted,
 }
 
-/// Figures of a device's memory that are larger than they can be, in bytes as the driver says them.
+/// Figures of a device's memory that are larger than possible, in bytes, as the driver gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Doubted {
-    /// Said to be used.
+    /// The rejected figure for used memory.
     pub used: Option<u64>,
-    /// Said to be reserved.
+    /// The rejected figure for reserved memory.
     pub reserved: Option<u64>,
-    /// Said to be free.
+    /// The rejected figure for free memory.
     pub free: Option<u64>,
 }
 
 impl Doubted {
-    /// The figures with their names.
+    /// Iterates over the rejected figures with their names.
     pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let figures = [("used", self.used), ("reserved", self.reserved), ("free", self.free)];
         figures.into_iter().filter_map(|(name, said)| Some((name, said?)))
@@ -103,15 +104,15 @@ pub enum ProcessKind {
 /// A process as NVML lists it for one GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuProcess {
-    /// Process id in the namespace NVML answers in (the host's, as a rule).
+    /// Process id in the namespace that NVML uses (usually the host's).
     pub pid: u32,
     /// Compute, graphics or both.
     pub kind: ProcessKind,
-    /// Bytes on this GPU, managed memory not included. NVML cannot tell under some drivers and in some containers.
+    /// Bytes on this GPU, without managed memory. Not available under some drivers and in some containers.
     pub used: Reading<u64>,
-    /// GPU instance it runs in when MIG is on; the same number as [`MigDevice::instance`].
+    /// The GPU instance it runs in when MIG is on, as in [`MigDevice::instance`].
     pub mig: Option<u32>,
-    /// It shares the GPU through a server of CUDA's Multi-Process Service.
+    /// Whether it shares the GPU through a server of CUDA's Multi-Process Service.
     pub mps: bool,
 }
 
@@ -121,46 +122,46 @@ pub enum GpuState {
     /// It answers.
     #[default]
     Present,
-    /// It fell off the bus or needs a reset; the text is the driver's. The figures are the last known.
+    /// It fell off the bus or needs a reset; the text is the driver's. Its figures are the last known ones.
     Lost(String),
 }
 
 /// A MIG device of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MigDevice {
-    /// Its index on the parent.
+    /// Its index on the parent GPU.
     pub index: u32,
-    /// GPU instance id, which processes are listed under. Several MIG devices may share one.
+    /// GPU instance id, under which processes are listed. Several MIG devices may share an instance.
     pub instance: Option<u32>,
-    /// Its own UUID text: `MIG-` and 16 bytes, on drivers before R470 `MIG-GPU-UUID/INSTANCE/COMPUTE INSTANCE`.
+    /// Its UUID as text: `MIG-` and 16 bytes, or on drivers before R470 `MIG-GPU-UUID/INSTANCE/COMPUTE INSTANCE`.
     pub uuid: String,
-    /// Profile or name.
+    /// The profile, such as `1g.10gb`, or the whole name if it names no profile.
     pub name: String,
-    /// Its memory.
+    /// Memory of the MIG device alone.
     pub memory: Reading<Memory>,
     /// Processes on it, by pid.
     pub processes: Reading<Vec<GpuProcess>>,
 }
 
 impl MigDevice {
-    /// The 16 bytes of its UUID, where it has one of its own.
+    /// Returns the 16 bytes of its UUID, if it has its own.
     pub fn uuid_bytes(&self) -> Option<[u8; 16]> {
         crate::uuid::bytes(&self.uuid)
     }
 }
 
-/// What NVML measures of a GPU besides memory.
+/// The figures that NVML measures on a GPU besides memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sensors {
-    /// Percent of time a kernel ran.
+    /// Percent of time during which a kernel ran.
     pub utilization: Reading<u32>,
-    /// Percent of time memory was read or written.
+    /// Percent of time during which memory was read or written.
     pub memory_utilization: Reading<u32>,
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub temperature: Reading<u32>,
-    /// Milliwatts now.
+    /// Power draw now, in milliwatts.
     pub power: Reading<u32>,
-    /// Milliwatts allowed.
+    /// Power limit in milliwatts.
     pub power_limit: Reading<u32>,
     /// Bytes per second from host to device.
     pub pcie_rx: Reading<u64>,
@@ -169,7 +170,7 @@ pub struct Sensors {
 }
 
 impl Sensors {
-    /// Of a device that has none.
+    /// Returns the readings of a device without sensors.
     pub fn not_supported() -> Sensors {
         Sensors {
             utilization: Reading::NotSupported,
@@ -196,22 +197,23 @@ pub struct Gpu {
     pub pci: String,
     /// Whether it answers.
     pub state: GpuState,
-    /// Memory v2 where the driver has it.
+    /// Memory of the whole GPU, from NVML's memory v2 call if the driver has it.
     pub memory: Reading<Memory>,
-    /// The host's memory, where the GPU has none of its own (GB10 and the like).
+    /// The host's memory, if the GPU has no memory of its own (such as GB10).
     pub host: Option<HostMemory>,
-    /// What is measured besides memory.
+    /// Utilization, temperature, power and PCIe throughput.
     pub sensors: Sensors,
-    /// How old the two PCIe figures are; they are measured apart from the others, at their own pace.
+    /// Age of the two PCIe figures, which are measured separately at a slower pace.
     pub pcie_age: Option<Duration>,
-    /// Processes on it, by pid, but for those on its MIG devices.
+    /// Processes on it, by pid, except those on its MIG devices.
     pub processes: Reading<Vec<GpuProcess>>,
     /// MIG devices; empty when MIG is off.
     pub mig: Vec<MigDevice>,
 }
 
 impl Gpu {
-    /// Every process on it, those on its MIG devices too. A process on two of them is there twice.
+    /// Iterates over every process on it, including those on its MIG devices. A process on two MIG devices appears
+    /// twice.
     pub fn all_processes(&self) -> impl Iterator<Item = &GpuProcess> {
         let parts = self.mig.iter().map(|part| &part.processes);
         [&self.processes]
@@ -222,32 +224,31 @@ impl Gpu {
     }
 }
 
-/// Why NVML is not there. Decides whether the dashboard may simulate (only on [`NvmlState::Missing`]).
+/// Whether NVML answers, and if not, why. The dashboard may simulate a GPU only on [`NvmlState::Missing`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum NvmlState {
-    /// Still loading (14 ms for the library, 7 ms for the first device).
+    /// NVML is still loading (14 ms for the library, 7 ms for the first device).
     #[default]
     Starting,
     /// It answers.
     Ready,
     /// No `libnvidia-ml.so.1` on this machine.
     Missing,
-    /// The library is there and fails: driver not loaded, version mismatch, no permission. Text of error and what to
-    /// check.
+    /// The library is there but fails: driver not loaded, version mismatch, no permission.
     Failed {
-        /// NVML's error.
+        /// The error of NVML or of the loader.
         error: String,
         /// What the user can do.
         hint: String,
     },
 }
 
-/// One sample of everything NVML says.
+/// One sample of everything that NVML reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NvmlSample {
     /// Whether NVML answers.
     pub state: NvmlState,
-    /// Driver version.
+    /// Version of the driver, such as `580.159.04`.
     pub driver: Option<String>,
     /// Highest CUDA version of the driver, as (major, minor).
     pub cuda: Option<(u32, u32)>,
@@ -258,41 +259,41 @@ pub struct NvmlSample {
 /// A process as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Process id in our namespace.
+    /// Process id in the namespace of this process.
     pub pid: u32,
-    /// User name, or the number when it has no name.
+    /// User name, or the user id if it has no name.
     pub user: String,
     /// Command line, cleaned of control characters, at most 512 characters.
     pub command: String,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// Host memory resident, bytes; as of at most ten look-ups ago.
+    /// Resident host memory in bytes, at most ten look-ups old.
     pub rss: u64,
-    /// A signal or a debugger has stopped it, until somebody lets it go on.
+    /// Whether a signal or a debugger has stopped it.
     pub stopped: bool,
 }
 
 /// The host's memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostMemory {
-    /// All of it.
+    /// Size of the memory.
     pub total: u64,
-    /// What a new program could have (`MemAvailable`).
+    /// Memory that a new program could get (`MemAvailable`).
     pub available: u64,
-    /// What nothing is in (`MemFree`): less than `available`, by caches that the kernel drops when memory is wanted. CUDA
-    /// gives it out as a device's free memory on GPUs that use the host's.
+    /// Unused memory (`MemFree`). It is less than `available`, which includes caches that the kernel drops when memory
+    /// is needed. On GPUs that use the host's memory, CUDA reports this as the device's free memory.
     pub free: u64,
-    /// What the control group of this process may have, a container's or a batch job's; `None` where none is set or it
-    /// cannot be read.
+    /// The limit of this process's control group, such as that of a container or a batch job; `None` if no limit is set
+    /// or it cannot be read.
     pub limit: Option<MemoryLimit>,
 }
 
 /// The memory limit of a control group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// All that the group's processes may have together; never more than the host has.
+    /// Most memory that the processes of the group may have together; never more than the host has.
     pub total: u64,
-    /// What is not charged to the group. Cached files are charged and the kernel drops them when memory is wanted, so
-    /// that a program may get more than this.
+    /// Memory that is not charged to the group. A program may get more than this: cached files are charged too, and the
+    /// kernel drops them when memory is needed.
     pub free: u64,
 }

@@ -1,6 +1,7 @@
 //! The UUIDs of GPUs, as text.
 
-/// The 16 bytes of a UUID text such as `GPU-6f5ae4c5-...`; the prefix may be any (`GPU-`, `MIG-`) or none.
+/// Parses the 16 bytes of a UUID text such as `GPU-6f5ae4c5-...`. Any prefix of up to four letters (`GPU-`, `MIG-`) or
+/// none is accepted.
 pub(crate) fn bytes(text: &str) -> Option<[u8; 16]> {
     let digits = match text.split_once('-') {
         Some((prefix, rest)) if prefix.len() <= 4 && !prefix.is_empty() => rest,
@@ -21,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_is_sixteen_bytes_or_nothing() {
+    fn uuid_is_sixteen_bytes_or_rejected() {
         let expected = [
             0x6f, 0x5a, 0xe4, 0xc5, 0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0, 0x11, 0x22, 0x33, 0x44,
         ];

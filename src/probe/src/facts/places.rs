@@ -1,4 +1,4 @@
-//! Where channels can be.
+//! The directories that can hold channels.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use super::Fact;
 use crate::Root;
 
-/// A directory for channels.
+/// A directory that can hold channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The directory.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// Whether it is on a tmpfs, that is in memory: channels are refused elsewhere.
+    /// Whether it is on a tmpfs, that is, in memory. Channels elsewhere are refused.
     pub tmpfs: bool,
-    /// Bytes that a user may still take.
+    /// Bytes available to unprivileged users.
     pub free: u64,
-    /// Bytes in all; 0 is "no limit" on some systems.
+    /// Size in bytes; on some systems 0 means "no limit".
     pub total: u64,
 }
 
@@ -23,7 +23,7 @@ pub(super) fn shm(root: &Root) -> Fact<Place> {
     place(&root.path("dev/shm"))
 }
 
-/// The directory must be there, be this user's, and closed to others (XDG Base Directory Specification).
+/// Checks that the directory exists, belongs to this user and is closed to others (XDG Base Directory Specification).
 pub(super) fn runtime_dir(path: Option<&Path>) -> Fact<Place> {
     let path = path
         .filter(|p| !p.as_os_str().is_empty())

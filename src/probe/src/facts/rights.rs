@@ -1,4 +1,4 @@
-//! What this process may see of others.
+//! Rights of this process that decide what it can see of other processes.
 
 use gpumem_text::clean_line;
 
@@ -6,27 +6,28 @@ use super::Fact;
 use crate::Root;
 use crate::stat::Status;
 
-/// `/proc/sys/kernel/yama/ptrace_scope`, described in the kernel's `Documentation/admin-guide/LSM/Yama.rst`.
+/// The value of `/proc/sys/kernel/yama/ptrace_scope`, described in the kernel's
+/// `Documentation/admin-guide/LSM/Yama.rst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceScope {
-    /// The kernel has no Yama: any process of the same user.
+    /// The kernel has no Yama: a process may inspect any process of the same user.
     NoYama,
-    /// 0: any process of the same user.
+    /// 0: a process may inspect any process of the same user.
     Classic,
-    /// 1: descendants, and processes that allow it.
+    /// 1: a process may inspect its descendants, and processes that allow it.
     Restricted,
-    /// 2: only with `CAP_SYS_PTRACE`.
+    /// 2: only processes with `CAP_SYS_PTRACE` may inspect others.
     AdminOnly,
-    /// 3: nobody, until the next boot.
+    /// 3: no process may inspect another until the next boot.
     Nobody,
 }
 
-/// The effective capabilities that matter here.
+/// The effective capabilities of this process that matter for what it can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Look into processes of other users.
+    /// `CAP_SYS_PTRACE`: it may inspect processes of other users.
     pub sys_ptrace: bool,
-    /// Many administrative calls.
+    /// `CAP_SYS_ADMIN`.
     pub sys_admin: bool,
 }
 

@@ -29,7 +29,7 @@ impl Tree {
 }
 
 #[test]
-fn the_kernel_modules_version_is_found_in_either_wording() {
+fn kernel_module_version_is_found_in_either_wording() {
     for line in [
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue Jan  1 10:11:12\nGCC: 13.2.0\n",
         "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.159.04  Release Build  (a@b)\n",
@@ -49,7 +49,7 @@ fn the_kernel_modules_version_is_found_in_either_wording() {
 }
 
 #[test]
-fn device_files_say_what_is_wrong_with_them() {
+fn unusable_device_files_give_the_reason() {
     let tree = Tree::new()
         .link("dev/nvidiactl", "/dev/null")
         .link("dev/nvidia10", "/dev/null")
@@ -75,7 +75,7 @@ fn device_files_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn rights_are_read() {
+fn ptrace_scope_and_capabilities_are_read() {
     let tree = Tree::new()
         .put("proc/sys/kernel/yama/ptrace_scope", "1\n")
         .put("proc/self/status", "CapEff:\t0000000000080000\n");
@@ -100,7 +100,7 @@ fn rights_are_read() {
 }
 
 #[test]
-fn containers_give_themselves_away() {
+fn containers_are_recognised() {
     assert_eq!(Tree::new().facts().container, None);
     assert!(Tree::new().put(".dockerenv", "").facts().container.is_some());
     assert!(
@@ -139,7 +139,7 @@ fn containers_give_themselves_away() {
 }
 
 #[test]
-fn a_runtime_directory_must_be_ones_own() {
+fn runtime_directory_must_belong_to_the_user() {
     let dir = tempfile::tempdir().unwrap();
     let of = |path: Option<&Path>| Facts::gather(&Root::at("/nonexistent-root"), path).runtime_dir;
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -152,7 +152,7 @@ fn a_runtime_directory_must_be_ones_own() {
 }
 
 #[test]
-fn this_machine_can_be_asked() {
+fn facts_of_this_machine_are_gathered() {
     let facts = Facts::gather(&Root::default(), None);
     assert!(facts.capabilities.is_ok() && facts.host_pids.is_ok(), "{facts:?}");
     assert!(facts.device_nodes.len() >= 3);

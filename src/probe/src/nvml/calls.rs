@@ -1,11 +1,11 @@
-//! The calls into NVML, one safe function each, through `nvml-wrapper`. What the wrapper lacks is called by hand, and
-//! is the only unsafe code of the NVML side:
-//! - the library is loaded once before the wrapper loads it, so that it is known which file that is ([`library`]);
-//! - memory v1, for drivers before R510: the wrapper knows v2 only;
-//! - the instance ids of a MIG device, which the wrapper cannot ask;
-//! - the process lists ([`lists`]): the wrapper's buffer has no room for the records of the first R535 drivers.
+//! The calls into NVML, one safe function each, through `nvml-wrapper`. What the wrapper lacks is called directly, and
+//! is the only unsafe code for NVML:
+//! - the library is loaded before the wrapper loads it, so that the file is known ([`library`]);
+//! - memory v1, for drivers before R510: the wrapper has v2 only;
+//! - the instance ids of a MIG device, which the wrapper cannot query;
+//! - the process lists ([`lists`]): the wrapper's buffer is too small for the records of the first R535 drivers.
 //!
-//! A function that the driver is too old to have answers `FUNCTION_NOT_FOUND`.
+//! A function that the driver lacks returns `FUNCTION_NOT_FOUND`.
 #![allow(unsafe_code)]
 
 mod code;
@@ -26,7 +26,7 @@ use code::check;
 pub(super) use library::Library;
 pub(super) use lists::List;
 
-/// A GPU or MIG device as NVML knows it. Handles are not kept between samples.
+/// NVML's handle of a GPU or MIG device. Handles are not kept between samples.
 pub(super) type Device<'a> = nvml_wrapper::Device<'a>;
 
 /// The loaded and initialised library. It is shut down when this is dropped.
@@ -35,19 +35,19 @@ pub(super) struct Calls {
     records: lists::Records,
 }
 
-/// A figure that one function writes into one value.
+/// An NVML function that writes one value.
 type Ask<T> = unsafe extern "C" fn(nvmlDevice_t, *mut T) -> nvmlReturn_t;
 
-/// Longest text that NVML gives (`NVML_DEVICE_NAME_V2_BUFFER_SIZE`, `NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
+/// Length of the longest text that NVML gives (`NVML_DEVICE_NAME_V2_BUFFER_SIZE`, `NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
 const TEXT: usize = 96;
 
-/// A text of the driver's, made harmless.
+/// Cleans a text from the driver of control characters.
 fn text(answer: Result<String, NvmlError>) -> Result<String, Code> {
     answer.map(|text| clean_line(text.as_bytes(), TEXT)).map_err(Code::from)
 }
 
 impl Calls {
-    /// Initialises a library that was loaded.
+    /// Initialises a loaded library.
     pub(super) fn init(library: &Library, name: &OsStr) -> Result<Calls, Code> {
         library.can_shut_down()?;
         let nvml = Nvml::builder().lib_path(name).init()?;
@@ -57,7 +57,7 @@ impl Calls {
         })
     }
 
-    /// One value that the wrapper does not ask for.
+    /// Queries one value that the wrapper does not offer.
     fn ask<T, E>(found: &Result<Ask<T>, E>, device: &Device<'_>, mut value: T) -> Result<T, Code> {
         let ask = found.as_ref().map_err(|_| Code::FUNCTION_NOT_FOUND)?;
         // SAFETY: the handle came from this library, and NVML writes one `T`, as its signature says.
@@ -69,7 +69,7 @@ impl Calls {
         text(self.nvml.sys_driver_version())
     }
 
-    /// (major, minor) of the newest CUDA the driver serves.
+    /// Returns (major, minor) of the newest CUDA version that the driver supports.
     pub(super) fn cuda_version(&self) -> Result<(u32, u32), Code> {
         let version = self.nvml.sys_cuda_driver_version()?;
         let version = u32::try_from(version).map_err(|_| Code::NOT_SUPPORTED)?;
@@ -92,7 +92,7 @@ impl Calls {
         text(device.uuid())
     }
 
-    /// The bus id.
+    /// Returns the PCI bus id.
     pub(super) fn pci(&self, device: &Device<'_>) -> Result<String, Code> {
         text(device.pci_info().map(|pci| pci.bus_id))
     }
@@ -110,7 +110,7 @@ impl Calls {
         Self::ask(&self.nvml.lib().nvmlDeviceGetMemoryInfo, device, none)
     }
 
-    /// Percent of time (a kernel ran, memory was accessed).
+    /// Returns the percentages of time in which a kernel ran and in which memory was accessed.
     pub(super) fn utilization(&self, device: &Device<'_>) -> Result<(u32, u32), Code> {
         let rates = device.utilization_rates()?;
         Ok((rates.gpu, rates.memory))
@@ -128,7 +128,7 @@ impl Calls {
         Ok(device.enforced_power_limit()?)
     }
 
-    /// Bytes per second that the device received and sent over PCIe. Sleeps 20 ms for each of the two.
+    /// Measures the bytes per second that the device received and sent over PCIe. Sleeps 20 ms for each of the two.
     pub(super) fn pcie(&self, device: &Device<'_>) -> [Result<u64, Code>; 2] {
         [PcieUtilCounter::Receive, PcieUtilCounter::Send].map(|counter| {
             let rate = device.pcie_throughput(counter)?;

@@ -8,23 +8,23 @@ use super::{memory, mig, processes};
 use crate::facts::Card;
 use crate::{Gpu, GpuState, MigDevice, Reading, Sensors, uuid};
 
-/// A GPU and what has to be known between samples.
+/// A GPU and the state kept between samples.
 pub(super) struct Row {
     pub(super) gpu: Gpu,
-    /// Name, UUID and bus id belong to the GPU that this index means now.
+    /// Whether name, UUID and bus id are known to belong to the GPU at this index.
     pub(super) identified: bool,
-    /// The index at which it answered last.
+    /// The index at which the GPU last answered.
     answered_at: Option<u32>,
-    /// Whether MIG is on; `None` is not asked yet. The question takes 0.4 ms, more than all others together, so that
-    /// only a row's first sample asks itself and the slow rounds do later.
+    /// Whether MIG is on; `None` if not queried yet. The query takes 0.4 ms, more than all others together, so only a
+    /// row's first sample makes it; later the slow thread does.
     mig_on: Option<bool>,
     /// When the PCIe figures were measured.
     pcie_at: Option<Instant>,
-    /// Room for process records, kept to be used again.
+    /// Buffer for process records, reused between samples.
     records: Vec<u64>,
 }
 
-/// What a call's answer means as a figure.
+/// Converts a call's result into a reading.
 pub(super) fn reading<T>(answer: Result<T, Code>) -> Reading<T> {
     match answer {
         Ok(value) => Reading::Value(value),
@@ -34,7 +34,7 @@ pub(super) fn reading<T>(answer: Result<T, Code>) -> Reading<T> {
     }
 }
 
-/// The same; an error where the answer is that the GPU is lost, whatever was asked.
+/// Converts a call's result like [`reading`], but returns an error when it says that the GPU is lost.
 pub(super) fn unless_lost<T>(answer: Result<T, Code>) -> Result<Reading<T>, Code> {
     match answer {
         Err(code) if code.is_lost() => Err(code),
@@ -42,7 +42,7 @@ pub(super) fn unless_lost<T>(answer: Result<T, Code>) -> Result<Reading<T>, Code
     }
 }
 
-/// What a row's calls have found, before any of it is believed.
+/// The results of a row's calls, not yet checked for plausibility.
 struct Found {
     memory: memory::Found,
     sensors: Sensors,
@@ -58,7 +58,7 @@ impl Row {
         })
     }
 
-    /// A GPU that was known before the library was loaded.
+    /// Makes the row of a GPU that was known before the library was loaded.
     pub(super) fn known(gpu: Gpu) -> Self {
         Row {
             answered_at: Some(gpu.index).filter(|_| gpu.uuid.is_some()),
@@ -70,12 +70,12 @@ impl Row {
         }
     }
 
-    /// Whether anything tells who it is.
+    /// Whether the GPU has a UUID or a bus id.
     pub(super) fn is_known(&self) -> bool {
         self.gpu.uuid.is_some() || !self.gpu.pci.is_empty()
     }
 
-    /// Asks a GPU who it is. What it does not tell stays empty.
+    /// Queries name, UUID and bus id. What the GPU does not tell stays empty.
     ///
     /// # Errors
     /// It is lost.
@@ -89,14 +89,14 @@ impl Row {
             return Err(code);
         }
         let mut row = Row::new(index);
-        row.gpu.name = name.unwrap_or_else(Code::untold);
+        row.gpu.name = name.unwrap_or_else(Code::placeholder);
         row.gpu.uuid = uuid.ok().and_then(|uuid| uuid::bytes(&uuid));
         row.gpu.pci = pci.unwrap_or_default();
         row.identified = true;
         Ok(row)
     }
 
-    /// Takes over what `found` says of itself and keeps the figures.
+    /// Takes over the identity of `found` and keeps the figures.
     pub(super) fn take_identity(&mut self, found: Row) {
         let Gpu {
             index, uuid, name, pci, ..
@@ -112,18 +112,18 @@ impl Row {
         self.mig_on = None;
     }
 
-    /// Takes over who the kernel module says that it is.
+    /// Takes over the identity that the kernel module gives.
     pub(super) fn take_card(&mut self, card: Card) {
         (self.gpu.name, self.gpu.uuid, self.gpu.pci) = (card.name, uuid::bytes(&card.uuid), card.pci);
     }
 
-    /// It does not answer any more; the figures are the last known. Another card may be at its index next time.
+    /// Marks the GPU as lost. Its figures are the last known ones. Another card may be at its index next time.
     pub(super) fn lose(&mut self, why: &str) {
         self.gpu.state = GpuState::Lost(why.to_owned());
         self.identified = false;
     }
 
-    /// The driver does not count it any more.
+    /// Marks a GPU that the driver no longer lists as lost.
     pub(super) fn leave_list(&mut self) {
         let why = "no longer listed by the driver";
         match self.answered_at.filter(|&then| then != self.gpu.index) {
@@ -132,7 +132,8 @@ impl Row {
         }
     }
 
-    /// The driver gave no handle: a GPU that was seen before is lost, one that never was is kept from us.
+    /// Records that the driver gave no handle: a GPU that was seen before is lost; one that was never seen is present,
+    /// but may not be queried.
     pub(super) fn refuse(&mut self, code: Code) {
         if code.is_lost() || self.gpu.uuid.is_some() {
             return self.lose(&code.text());
@@ -154,7 +155,7 @@ impl Row {
         }
     }
 
-    /// Reads every quick figure. A GPU that turns out to be lost, by whatever answer, keeps the figures it had.
+    /// Reads every fast figure. If any answer says that the GPU is lost, it keeps the figures it had.
     pub(super) fn read(&mut self, calls: &Calls, device: &Device<'_>) {
         match self.ask(calls, device) {
             Ok(found) => self.take(found),
@@ -166,19 +167,19 @@ impl Row {
         let gpu = &mut self.gpu;
         gpu.state = GpuState::Present;
         self.answered_at = Some(gpu.index);
-        (gpu.memory, gpu.host) = found.memory.judge(&gpu.name, &found.processes);
+        (gpu.memory, gpu.host) = found.memory.check(&gpu.name, &found.processes);
         gpu.sensors = found.sensors;
         gpu.processes = found.processes;
         gpu.mig = found.mig;
         let parts = gpu.mig.iter_mut().map(|part| (&part.memory, &mut part.processes));
         for (memory, list) in [(&gpu.memory, &mut gpu.processes)].into_iter().chain(parts) {
             if let (Some(memory), Reading::Value(list)) = (memory.value(), list) {
-                processes::judge(list, memory.total);
+                processes::reject_impossible(list, memory.total);
             }
         }
     }
 
-    /// Asks for every quick figure.
+    /// Queries every fast figure.
     ///
     /// # Errors
     /// It is lost.
@@ -208,7 +209,8 @@ impl Row {
         })
     }
 
-    /// Takes over the latest slow figures of this GPU; where there are none, the last known stay and their age grows.
+    /// Takes over the latest slow figures of this GPU. Without new figures the last known ones stay, and their age
+    /// grows.
     pub(super) fn merge_slow(&mut self, latest: &Latest) {
         let gpu = &mut self.gpu;
         let sensors = &mut gpu.sensors;
@@ -238,7 +240,7 @@ impl Row {
     }
 }
 
-/// A share of time. Drivers were seen to give shares above the whole, up to 4,294,967,295 %.
+/// Checks a percentage of time. Some drivers have returned values above 100 %, up to 4,294,967,295 %.
 fn percent(said: u32) -> Reading<u32> {
     match said {
         0..=100 => Reading::Value(said),

@@ -1,4 +1,4 @@
-//! Finding NVML, and saying what is wrong when it does not work.
+//! Finds and loads NVML, and describes what is wrong when it does not work.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,10 +7,10 @@ use super::calls::{Calls, Code, Library};
 use super::stub;
 use crate::{NvmlState, Root, facts};
 
-/// The first is in the driver's own packages, the second often in development packages only.
+/// File names of the library. The first is in the driver's own packages, the second often in development packages only.
 const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
-/// Where the loader need not look and the library is all the same: Windows' driver in WSL, NixOS.
+/// Folders that have the library although the loader may not search them: the Windows driver in WSL, and NixOS.
 const FOLDERS: [&str; 2] = ["usr/lib/wsl/lib", "run/opengl-driver/lib"];
 
 pub(super) fn load(lib: Option<&Path>, root: &Root) -> Result<Calls, NvmlState> {
@@ -24,7 +24,7 @@ pub(super) fn load(lib: Option<&Path>, root: &Root) -> Result<Calls, NvmlState> 
     search(NAMES.map(OsString::from).into_iter().chain(folders), root)
 }
 
-/// The first library that works; else what is wrong with the first that is there.
+/// Returns the first library that works, or what is wrong with the first one that exists.
 fn search(names: impl Iterator<Item = OsString>, root: &Root) -> Result<Calls, NvmlState> {
     let mut wrong = NvmlState::Missing;
     for name in names {
@@ -51,12 +51,13 @@ fn open(name: &OsStr, root: &Root) -> Result<Calls, NvmlState> {
     }
 }
 
-/// Container runtimes leave empty files in place of the driver's libraries when no GPU was asked for.
+/// The hint for a library that cannot be loaded. Container runtimes leave empty files in place of the driver's
+/// libraries when no GPU was requested.
 const LOADER_HINT: &str = "the library is there and cannot be loaded: reinstall the driver's user-space packages, or \
                            in a container start it with the GPU passed through (--gpus all)";
 
-/// Whether this very file is absent, rather than damaged, unreadable or in want of another library. For a bare name
-/// only the loader knows, which begins its message with the name of the library that it misses.
+/// Whether this very file is absent, rather than damaged, unreadable or missing a dependency. For a bare name only the
+/// loader knows: its message begins with the name of the missing library.
 fn is_absent(name: &OsStr, message: &str) -> bool {
     let name = name.to_string_lossy();
     if name.contains('/') {
@@ -67,7 +68,7 @@ fn is_absent(name: &OsStr, message: &str) -> bool {
         .is_some_and(|rest| rest.ends_with("No such file or directory"))
 }
 
-/// The state for a driver that answers with an error.
+/// Returns the state for a driver that answers with an error.
 pub(super) fn failed(code: Code, root: &Root) -> NvmlState {
     NvmlState::Failed {
         error: code.text(),
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_librarys_own_absence_counts() {
+    fn missing_dependency_is_not_a_missing_library() {
         let name = OsStr::new("libnvidia-ml.so.1");
         let absent = |message| is_absent(name, message);
         assert!(absent(
@@ -115,9 +116,9 @@ mod tests {
         assert!(!absent("libnvidia-ml.so.1: file too short"));
     }
 
-    /// Outside of the loader's folders nothing was looked for.
+    /// The library used to be searched in the loader's folders only.
     #[test]
-    fn the_folders_of_wsl_and_nixos_are_looked_into() -> std::io::Result<()> {
+    fn library_is_found_in_the_folders_of_wsl_and_nixos() -> std::io::Result<()> {
         for folder in FOLDERS {
             let dir = tempfile::tempdir()?;
             let root = Root::at(dir.path());
@@ -136,9 +137,9 @@ mod tests {
         Ok(())
     }
 
-    /// What is wrong with the first that is there is told, and one that works is taken all the same.
+    /// The error is that of the first library that exists, unless a later one works.
     #[test]
-    fn a_library_that_works_is_found_behind_one_that_does_not() -> std::io::Result<()> {
+    fn working_library_is_found_after_a_broken_one() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         let root = Root::at(dir.path());
         let [stub, broken, works] = ["stubs", "broken", "works"].map(|name| dir.path().join(name));
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mismatch_names_the_module_that_is_loaded() -> std::io::Result<()> {
+    fn version_mismatch_names_the_loaded_module() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         std::fs::create_dir_all(dir.path().join("proc/driver/nvidia"))?;
         let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.10.02  Release Build  (x@y)\n";

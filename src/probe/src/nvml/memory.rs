@@ -1,41 +1,41 @@
-//! A device's memory: what NVML says of it, judged figure by figure.
+//! A device's memory: the figures that NVML reports, each checked for plausibility.
 //!
-//! One figure that cannot be does not discard the others. What NVML says to be free is taken as it is. The host's memory
-//! stands in only on GPUs that have none of their own: a card of its own may answer "not supported", too.
+//! An impossible figure does not discard the others. The free memory that NVML reports is taken as it is. The host's
+//! memory is used only for GPUs without memory of their own: a discrete card may answer "not supported", too.
 
 use super::calls::{Calls, Code, Device};
 use super::gpu::{reading, unless_lost};
 use crate::{Doubted, GpuProcess, HostMemory, Memory, Reading, host};
 
-/// What NVML says, in bytes.
+/// The figures that NVML reports, in bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Said {
+pub(super) struct Reported {
     total: u64,
     used: u64,
-    /// `None`: its call does not tell it apart from `used`.
+    /// `None` if the call includes it in `used`.
     reserved: Option<u64>,
     free: u64,
 }
 
-/// What NVML answered.
-pub(super) struct Found(Reading<Said>);
+/// NVML's answer, not yet checked.
+pub(super) struct Found(Reading<Reported>);
 
 impl Found {
-    /// Memory v2, or v1 where the driver has no v2 (before R510) or does not offer it for this device: what the driver
-    /// holds is then within `used`.
+    /// Queries memory v2, or v1 if the driver has no v2 (before R510) or does not offer it for this device. With v1
+    /// `used` includes what the driver holds.
     ///
     /// # Errors
     /// The GPU is lost.
     pub(super) fn ask(calls: &Calls, device: &Device<'_>) -> Result<Found, Code> {
         let answer = match calls.memory_v2(device) {
-            Ok(m) => Ok(Said {
+            Ok(m) => Ok(Reported {
                 total: m.total,
                 used: m.used,
                 reserved: Some(m.reserved),
                 free: m.free,
             }),
             Err(Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION | Code::NOT_SUPPORTED) => {
-                calls.memory_v1(device).map(|m| Said {
+                calls.memory_v1(device).map(|m| Reported {
                     total: m.total,
                     used: m.used,
                     reserved: None,
@@ -47,33 +47,36 @@ impl Found {
         unless_lost(answer).map(Found)
     }
 
-    /// What is believed of it, and the host's memory where it is the device's.
-    pub(super) fn judge(
+    /// Returns the plausible figures, and the host's memory if the device uses it.
+    pub(super) fn check(
         self,
         name: &str,
         processes: &Reading<Vec<GpuProcess>>,
     ) -> (Reading<Memory>, Option<HostMemory>) {
         match self.0 {
-            Reading::NotSupported | Reading::Value(Said { total: 0, .. }) if is_integrated(name) => of_host(processes),
-            said => (Found(said).judge_own(), None),
+            Reading::NotSupported | Reading::Value(Reported { total: 0, .. }) if is_integrated(name) => {
+                of_host(processes)
+            }
+            reported => (Found(reported).check_own(), None),
         }
     }
 
-    /// What is believed of a device that has memory of its own.
-    pub(super) fn judge_own(self) -> Reading<Memory> {
+    /// Returns the plausible figures of a device that has its own memory.
+    pub(super) fn check_own(self) -> Reading<Memory> {
         match self.0 {
-            Reading::Value(Said { total: 0, .. }) => Reading::Failed("not reported: NVML gives a total of 0".into()),
-            Reading::Value(said) => Reading::Value(said.judge()),
+            Reading::Value(Reported { total: 0, .. }) => {
+                Reading::Failed("not reported: NVML gives a total of 0".into())
+            }
+            Reading::Value(reported) => Reading::Value(reported.check()),
             none => none.none(),
         }
     }
 }
 
-impl Said {
-    /// Each figure must fit into the total, beside what is believed to be reserved; where all fit and do not fit
-    /// together, it is what is used that is not believed. Of used and free one that is not believed is what the other
-    /// leaves.
-    fn judge(self) -> Memory {
+impl Reported {
+    /// Checks that each figure fits into the total beside the reserved memory. If each fits but not all together,
+    /// `used` is rejected. If only one of `used` and `free` is rejected, it is computed from the other.
+    fn check(self) -> Memory {
         let total = self.total;
         let reserved = self.reserved.filter(|&driver| driver <= total);
         let room = total - reserved.unwrap_or(0);
@@ -94,15 +97,16 @@ impl Said {
 }
 
 /// Whether a GPU of this name has no memory of its own: GB10 (DGX Spark), and the Jetsons' Thor, Orin, Xavier and
-/// Tegra. NVML has no question for it. (GH200 and GB200 share addresses with the host and have memory of their own.)
+/// Tegra. NVML has no query for this. (GH200 and GB200 share addresses with the host but have their own memory.)
 fn is_integrated(name: &str) -> bool {
     const NAMES: [&str; 5] = ["GB10", "Thor", "Orin", "Xavier", "Tegra"];
     name.split(|c: char| !c.is_ascii_alphanumeric())
         .any(|word| NAMES.iter().any(|name| word.eq_ignore_ascii_case(name)))
 }
 
-/// The memory of a GPU that uses the host's. What its processes have is NVML's, process by process: it counts them there
-/// although it tells nothing of the whole. The host's own figures would have an idle GPU use what the host's programs do.
+/// Returns the memory of a GPU that uses the host's. `used` is the sum of NVML's figures of its processes: NVML reports
+/// those although it reports no total. With the host's own figure an idle GPU would seem to use the memory of the
+/// host's programs.
 fn of_host(processes: &Reading<Vec<GpuProcess>>) -> (Reading<Memory>, Option<HostMemory>) {
     let host = match host::without_limit() {
         Reading::Value(host) => host,
@@ -119,10 +123,10 @@ fn of_host(processes: &Reading<Vec<GpuProcess>>) -> (Reading<Memory>, Option<Hos
     (Reading::Value(memory), Some(host))
 }
 
-/// The memory of a MIG device.
+/// Returns the memory of a MIG device.
 pub(super) fn of_part(calls: &Calls, device: &Device<'_>) -> Reading<Memory> {
     match Found::ask(calls, device) {
-        Ok(found) => found.judge_own(),
+        Ok(found) => found.check_own(),
         Err(code) => reading(Err(code)),
     }
 }
@@ -132,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_whole_words_are_integrated() {
+    fn integrated_gpus_are_recognised_by_whole_words() {
         for name in ["NVIDIA GB10", "Orin (nvgpu)", "NVIDIA Thor", "NVIDIA Tegra X1", "GB10"] {
             assert!(is_integrated(name), "{name}");
         }
@@ -148,37 +152,50 @@ mod tests {
         }
     }
 
-    /// (total, used, reserved, free) as NVML says them; (used, reserved, free) as they are believed.
+    /// Each case: (used, reserved, free) as NVML reports them, as they are shown, and which of them are rejected. The
+    /// total is 100.
     #[test]
-    fn each_figure_is_judged_for_itself() {
-        const MAD: u64 = u64::MAX;
+    fn memory_figures_are_checked_one_by_one() {
+        const IMPOSSIBLE: u64 = u64::MAX;
         for ((used, reserved, free), believed, doubted) in [
             ((40, Some(10), 50), (Some(40), Some(10), Some(50)), [false; 3]),
             ((40, None, 60), (Some(40), None, Some(60)), [false; 3]),
-            // What is free is NVML's own word, also where there is a gap.
+            // Free memory is NVML's figure, even if the figures do not add up.
             ((40, Some(10), 45), (Some(40), Some(10), Some(45)), [false; 3]),
             (
-                (MAD, Some(10), 50),
+                (IMPOSSIBLE, Some(10), 50),
                 (Some(40), Some(10), Some(50)),
                 [true, false, false],
             ),
-            ((40, Some(MAD), 50), (Some(40), None, Some(50)), [false, true, false]),
             (
-                (40, Some(10), MAD),
+                (40, Some(IMPOSSIBLE), 50),
+                (Some(40), None, Some(50)),
+                [false, true, false],
+            ),
+            (
+                (40, Some(10), IMPOSSIBLE),
                 (Some(40), Some(10), Some(50)),
                 [false, false, true],
             ),
             ((80, Some(10), 50), (Some(40), Some(10), Some(50)), [true, false, false]),
-            ((MAD, Some(10), MAD), (None, Some(10), None), [true, false, true]),
-            ((MAD, Some(MAD), MAD), (None, None, None), [true; 3]),
+            (
+                (IMPOSSIBLE, Some(10), IMPOSSIBLE),
+                (None, Some(10), None),
+                [true, false, true],
+            ),
+            (
+                (IMPOSSIBLE, Some(IMPOSSIBLE), IMPOSSIBLE),
+                (None, None, None),
+                [true; 3],
+            ),
         ] {
-            let said = Said {
+            let reported = Reported {
                 total: 100,
                 used,
                 reserved,
                 free,
             };
-            let memory = said.judge();
+            let memory = reported.check();
             assert_eq!(
                 (memory.used, memory.reserved, memory.free),
                 believed,

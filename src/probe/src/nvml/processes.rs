@@ -1,4 +1,4 @@
-//! The processes of a GPU: the lists of compute, of graphics and of MPS as one, by pid and GPU instance.
+//! The processes of a GPU: the compute, graphics and MPS lists merged, by pid and GPU instance.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::calls::{Calls, Code, Device, List};
 use super::gpu::unless_lost;
 use crate::{GpuProcess, MigDevice, ProcessKind, Reading};
 
-/// By pid and instance, so the result is in a stable order.
+/// The processes by pid and instance, so that the order is stable.
 type Merged = BTreeMap<(u32, Option<u32>), GpuProcess>;
 
 /// NVML's `NVML_VALUE_NOT_AVAILABLE` and, for instances, "none".
 const NOT_AVAILABLE: u64 = u64::MAX;
 const NO_INSTANCE: u32 = u32::MAX;
 
-/// The processes of a GPU, but for those on its MIG devices, which `mig` gets.
+/// Returns the processes of a GPU, except those on its MIG devices, which go to `mig`.
 ///
 /// # Errors
 /// The GPU is lost.
@@ -25,32 +25,32 @@ pub(super) fn read(
     mig: &mut [(Device<'_>, MigDevice)],
     records: &mut Vec<u64>,
 ) -> Result<Reading<Vec<GpuProcess>>, Code> {
-    let mut all_told = true;
+    let mut all_listed = true;
     for (device, part) in &mut *mig {
         part.processes = list(calls, device, part.instance, records)?;
-        all_told &= part.processes.value().is_some();
+        all_listed &= part.processes.value().is_some();
     }
     let whole = list(calls, device, None, records)?;
     Ok(match whole {
         Reading::Value(mut list) => {
-            let told = |p: &GpuProcess| mig.iter().any(|(_, part)| tells(part, p));
-            list.retain(|process| !told(process));
+            let listed = |p: &GpuProcess| mig.iter().any(|(_, part)| lists_process(part, p));
+            list.retain(|process| !listed(process));
             Reading::Value(list)
         }
-        // With MIG on, the whole GPU's list is for administrators only; each MIG device's own is not.
-        Reading::NoPermission | Reading::NotSupported if !mig.is_empty() && all_told => Reading::Value(Vec::new()),
+        // With MIG on, only administrators may read the whole GPU's list. Others may read the MIG devices' lists.
+        Reading::NoPermission | Reading::NotSupported if !mig.is_empty() && all_listed => Reading::Value(Vec::new()),
         none => none,
     })
 }
 
-/// Whether a MIG device lists this process of the whole GPU's list.
-fn tells(part: &MigDevice, process: &GpuProcess) -> bool {
+/// Whether this MIG device lists the process too.
+fn lists_process(part: &MigDevice, process: &GpuProcess) -> bool {
     let list = part.processes.value().map_or(&[][..], Vec::as_slice);
     list.iter().any(|p| (p.pid, p.mig) == (process.pid, process.mig))
 }
 
-/// The lists of a device as one. It is an error when none of compute and graphics can be had; cards without graphics have
-/// no graphics list, and drivers before R450 tell no clients of MPS.
+/// Merges the lists of a device. Fails if neither the compute nor the graphics list can be read. Cards without graphics
+/// have no graphics list, and drivers before R450 have no list of MPS clients.
 fn list(
     calls: &Calls,
     device: &Device<'_>,
@@ -88,8 +88,8 @@ fn add_list(
     Ok(())
 }
 
-/// A record is {pid: u32, (padding), bytes: u64, GPU instance: u32, compute instance: u32, ...} in memory order; in
-/// version 1 it ends with the bytes.
+/// Decodes a record: {pid: u32, (padding), bytes: u64, GPU instance: u32, compute instance: u32, ...} in memory order;
+/// in version 1 it ends with the bytes.
 fn decode(record: &[u64], kind: ProcessKind, instance: Option<u32>, mps: bool) -> GpuProcess {
     let first_half = |word: u64| {
         let [a, b, c, d, ..] = word.to_ne_bytes();
@@ -112,8 +112,8 @@ fn decode(record: &[u64], kind: ProcessKind, instance: Option<u32>, mps: bool) -
     }
 }
 
-/// Takes figures back that are larger than the device: drivers were seen to give such.
-pub(super) fn judge(list: &mut [GpuProcess], total: u64) {
+/// Rejects figures that are larger than the device's memory. Some drivers return such figures.
+pub(super) fn reject_impossible(list: &mut [GpuProcess], total: u64) {
     for process in list {
         if let Reading::Value(bytes) = process.used
             && bytes > total
@@ -123,7 +123,8 @@ pub(super) fn judge(list: &mut [GpuProcess], total: u64) {
     }
 }
 
-/// The lists give the same figure for a process, all it has on the GPU: the larger one is kept, not the sum.
+/// Merges two entries of a process. Each list gives all that the process has on the GPU, so the larger figure is kept,
+/// not the sum.
 fn combine(known: &mut GpuProcess, other: &GpuProcess) {
     known.mps |= other.mps;
     if known.kind != other.kind {
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_both_lists_is_counted_once() {
+    fn process_in_both_lists_is_counted_once() {
         let mut known = process(ProcessKind::Compute, Reading::Value(5));
         combine(&mut known, &process(ProcessKind::Graphics, Reading::Value(7)));
         assert_eq!(known, process(ProcessKind::Both, Reading::Value(7)));
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_beats_none() {
+    fn figure_replaces_a_missing_one() {
         let mut known = process(ProcessKind::Compute, Reading::NotSupported);
         combine(&mut known, &process(ProcessKind::Compute, Reading::Value(0)));
         assert_eq!(known, process(ProcessKind::Compute, Reading::Value(0)));

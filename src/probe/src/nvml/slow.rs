@@ -1,8 +1,8 @@
-//! What takes long to get, on a thread of its own: PCIe throughput, two queries of 21 ms a GPU of which 0.5 to 0.9 ms
-//! are processor time (H100, driver 580), and whether MIG is on.
+//! Slow queries, on their own thread: PCIe throughput, and whether MIG is on. PCIe throughput takes two queries of 21
+//! ms a GPU, of which 0.5 to 0.9 ms are processor time (H100, driver 580).
 //!
-//! It measures when a sample asked for it, and so seldom that it takes about a thousandth of a core: a paused dashboard
-//! leaves the driver alone.
+//! The thread measures only after a sample has requested it, so a paused dashboard leaves the driver alone. Its pace is
+//! slow enough to take about a thousandth of a core.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use super::gpu::reading;
 use super::mig;
 use crate::{Reading, uuid};
 
-/// Shortest time from the start of one round to the start of the next, and the least multiple of a round's length that
-/// it is.
+/// Shortest time from the start of one round to the start of the next: `PACE`, and `PACE_ROUNDS` times the length of
+/// the round.
 const PACE: Duration = Duration::from_secs(5);
 const PACE_ROUNDS: u32 = 25;
 
-/// What was measured on one GPU.
+/// The slow figures of one GPU.
 pub(super) struct Slow {
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) rx: Reading<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Slow {
     pub(super) at: Instant,
 }
 
-/// A round's figures, or why there are none.
+/// The figures of the last round, or why there are none.
 pub(super) type Latest = Result<Arc<[Slow]>, String>;
 
 pub(super) struct SlowSampler {
@@ -50,7 +50,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when a round is wanted and its time has come; false when the sampler is gone.
+    /// Waits until a round is requested and `time` has come. Returns false when the sampler is gone.
     fn wait_until_wanted(&self, time: Instant) -> bool {
         let mut state = self.lock();
         while !state.stop {
@@ -91,7 +91,7 @@ impl SlowSampler {
         SlowSampler { shared }
     }
 
-    /// The figures of the last round; asks for the next one.
+    /// Returns the figures of the last round and requests the next one.
     pub(super) fn latest_and_request(&self) -> Latest {
         let mut state = self.shared.lock();
         state.wanted = true;
@@ -99,7 +99,7 @@ impl SlowSampler {
         state.latest.clone()
     }
 
-    /// Waits until the round that was asked for is done.
+    /// Waits until the requested round is done. Returns false when that takes longer than `limit`.
     pub(super) fn wait(&self, limit: Duration) -> bool {
         let state = self.shared.lock();
         let waiting = self

@@ -1,6 +1,6 @@
-//! CUDA's stub of the library: a file for linking on machines without a driver, which a folder in `LD_LIBRARY_PATH` makes
-//! the loader find. Whatever function of it is called prints a warning on standard output, into a report or across the
-//! screen: so it is recognised before any is.
+//! CUDA's stub of the library: a file for linking on machines without a driver, which the loader finds if its folder is
+//! in `LD_LIBRARY_PATH`. Every function of the stub prints a warning on standard output, which would end up in a report
+//! or on the screen. So the stub is recognised before any function is called.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,15 @@ use gpumem_text::clean_line;
 
 use crate::{NvmlState, Root};
 
-/// The folder that CUDA's packages have it in.
+/// The folder of the stub in CUDA's packages.
 const FOLDER: &str = "stubs";
-/// A piece of the warning, for copies that lie elsewhere (seen in CUDA 13.0, and not in the library of driver 580).
+/// A part of the warning, to recognise copies in other folders. It is in CUDA 13.0's stub, and not in the library of
+/// driver 580.
 const WARNING: &[u8] = b"stub library";
-/// The stub of CUDA 13.0 has 71,600 bytes, the library of driver 580 has 2.3 MB.
+/// Larger files are not stubs, in bytes. The stub of CUDA 13.0 has 71,600 bytes, the library of driver 580 has 2.3 MB.
 const LARGEST: u64 = 1 << 20;
 
-/// The file of a library that was just loaded by this name, if that is the stub.
+/// Returns the file of the library just loaded by this name, if it is the stub.
 pub(super) fn find(name: &OsStr, root: &Root) -> Option<PathBuf> {
     let path = Path::new(name);
     let file = match name.as_encoded_bytes().contains(&b'/') {
@@ -26,10 +27,10 @@ pub(super) fn find(name: &OsStr, root: &Root) -> Option<PathBuf> {
     is_stub(&file).then_some(file)
 }
 
-/// Where the loader found a name: the mapped file that is called so, a version behind it or not. Links are resolved
-/// there.
+/// Returns the file that the loader found for a name: the mapped file of that name, with or without a version suffix.
+/// Links in its path are already resolved.
 fn mapped(name: &Path, root: &Root) -> Option<PathBuf> {
-    /// More than any process has of maps.
+    /// Longer than any process's maps, in bytes.
     const MAPS: u64 = 16 << 20;
     let maps = root.read("proc/self/maps", MAPS).ok()?;
     let text = String::from_utf8_lossy(&maps);
@@ -45,7 +46,7 @@ fn mapped(name: &Path, root: &Root) -> Option<PathBuf> {
 }
 
 fn is_stub(file: &Path) -> bool {
-    // A link may lead into its folder.
+    // The name may be a link into the folder of stubs.
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if real.components().any(|part| part.as_os_str() == FOLDER) {
         return true;
@@ -54,13 +55,13 @@ fn is_stub(file: &Path) -> bool {
     small && std::fs::read(&real).is_ok_and(|bytes| bytes.windows(WARNING.len()).any(|piece| piece == WARNING))
 }
 
-/// The state of a machine where only the stub is found.
+/// Returns the state of a machine where only the stub is found.
 pub(super) fn refused(file: &Path) -> NvmlState {
     let name = clean_line(file.as_os_str().as_encoded_bytes(), 300);
     NvmlState::Failed {
         error: format!("{name} is CUDA's stub, which is for linking programs only"),
         hint:
-            "the driver's own libnvidia-ml.so.1 was not found: install the driver, or take the folder of stubs out of \
+            "the driver's own libnvidia-ml.so.1 was not found: install the driver, or remove the folder of stubs from \
                LD_LIBRARY_PATH or GPUMEM_NVML"
                 .into(),
     }
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stub_is_known_by_its_folder_a_link_into_it_or_its_warning() -> std::io::Result<()> {
+    fn stub_is_recognised_by_folder_link_or_warning() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at(FOLDER))?;
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loaders_choice_is_read_from_the_maps() -> std::io::Result<()> {
+    fn loaded_file_is_found_in_the_maps() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         std::fs::create_dir_all(dir.path().join("proc/self"))?;
         let maps = "7f00-7f01 r-xp 00000000 fe:00 12 /usr/lib/libc.so.6\n\

@@ -7,13 +7,13 @@ use gpumem_text::clean_line;
 use crate::Root;
 use crate::stat::Stat;
 
-/// Longest command shown, in characters.
+/// Length of the longest command shown, in characters.
 const LENGTH: usize = 512;
-/// Bytes read: every character of 4 bytes. A command line may have megabytes.
+/// Bytes read: enough for characters of 4 bytes each. A command line may have megabytes.
 const LIMIT: u64 = 4 * LENGTH as u64;
 
-/// The arguments with blanks between them; for a process that has none (kernel threads, zombies) its name in brackets,
-/// as `ps` shows it.
+/// Returns the arguments separated by blanks. For a process without arguments (kernel threads, zombies) returns its
+/// name in brackets, as `ps` shows it.
 pub(super) fn read(root: &Root, pid: u32, stat: &Stat) -> io::Result<String> {
     let mut bytes = match root.read(format!("proc/{pid}/cmdline"), LIMIT) {
         Ok(bytes) => bytes,

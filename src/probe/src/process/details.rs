@@ -1,8 +1,8 @@
 //! A process's owner and its host memory, through `sysinfo`.
 //!
-//! Its command line does not come from there: `sysinfo` takes the whole of it, which any user can make long: one
-//! process with 600,000 arguments made this program 33 MiB bigger. Nor do user names: `sysinfo` leaves out numbers from
-//! 65536 and everybody who is not in `/etc/passwd`.
+//! The command line does not come from there: `sysinfo` reads all of it, and any user can make it long. One process
+//! with 600,000 arguments made this program 33 MiB bigger. User names do not come from there either: `sysinfo` omits
+//! user ids from 65536 and users who are not in `/etc/passwd`.
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
 
@@ -12,24 +12,25 @@ use super::NoProcess;
 pub(super) struct Details {
     /// Real user id.
     pub(super) uid: Option<u32>,
-    /// Resident bytes, from `statm`: proc(5) calls the figure in `stat` inaccurate.
+    /// Resident memory in bytes, from `statm`: proc(5) calls the figure in `stat` inaccurate.
     pub(super) rss: u64,
 }
 
-/// Reads them. `sysinfo` remembers every process it was asked for until it finds it dead.
+/// Reads details of processes. `sysinfo` remembers every process it was asked for until it finds that the process has
+/// ended.
 #[derive(Default)]
 pub(super) struct Reader(Option<System>);
 
 impl Reader {
-    /// What `pid` means is for the caller to make sure, before and after: a start in seconds, as `sysinfo` gives it,
-    /// does not tell two processes apart.
+    /// Reads the details of a process. The caller must check before and after that the pid was not reused: `sysinfo`
+    /// gives start times in seconds, which do not tell two processes apart.
     pub(super) fn read(&mut self, pid: u32) -> Result<Details, NoProcess> {
         let system = match &mut self.0 {
             Some(system) => system,
             none => none.insert(System::new().map_err(|e| NoProcess::Failed(e.to_string()))?),
         };
         let pid = Pid::from_u32(pid);
-        // Its "nothing" includes a list of all threads.
+        // `nothing()` still includes a list of all threads.
         let wanted = ProcessRefreshKind::nothing()
             .with_memory()
             .with_user(UpdateKind::Always)
@@ -42,7 +43,7 @@ impl Reader {
         })
     }
 
-    /// Forgets all processes if they are more than `most`; there is no way to forget some.
+    /// Forgets all processes if there are more than `most`; `sysinfo` cannot forget single ones.
     pub(super) fn trim(&mut self, most: usize) {
         if self.0.as_ref().is_some_and(|system| system.processes().len() > most) {
             self.0 = None;
@@ -63,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_no_process_has_is_not_here() {
+    fn unused_pid_is_not_here() {
         for pid in [0, 0x7fff_ffff, u32::MAX] {
             assert_eq!(Reader::default().read(pid).unwrap_err(), NoProcess::NotHere);
         }
     }
 
     #[test]
-    fn memory_of_other_processes_can_be_given_back() {
+    fn remembered_processes_are_trimmed() {
         let mut reader = Reader::default();
         reader.read(std::process::id()).unwrap();
         reader.trim(1);

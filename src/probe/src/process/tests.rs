@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A child that ends with the test.
+/// A child process that is killed at the end of the test.
 struct Guard(Child);
 
 impl Drop for Guard {
@@ -17,8 +17,8 @@ impl Drop for Guard {
     }
 }
 
-/// A shell that runs `script` with these arguments; its standard input is a pipe. Spawning returns while the kernel is
-/// still at work on the new program, so this waits for its command line, or its end.
+/// Starts a shell that runs `script` with these arguments; its standard input is a pipe. Spawning returns before the
+/// kernel has finished `exec`, so this waits for the command line, or the end, of the shell.
 fn shell(script: &str, arguments: &[&[u8]]) -> Guard {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).stdin(Stdio::piped());
@@ -35,7 +35,7 @@ fn command_of(processes: &mut Processes, pid: u32) -> String {
     processes.look_up(&[pid])[0].as_ref().unwrap().command.clone()
 }
 
-/// Waits until the kernel says so of a process.
+/// Waits until the condition holds for a process.
 fn wait(pid: u32, what: impl Fn(&Stat) -> bool) {
     let start = Instant::now();
     while !what(&Stat::read(&Root::default(), pid).unwrap()) {
@@ -62,7 +62,7 @@ fn a_process_is_described() {
 }
 
 #[test]
-fn a_process_that_is_stopped_is_said_to_be() {
+fn stopped_process_is_reported() {
     use rustix::process::{Pid, Signal, kill_process};
     let child = shell("read line", &[]);
     let pid = child.0.id();
@@ -88,7 +88,7 @@ fn a_reused_pid_never_shows_the_old_command() {
 }
 
 #[test]
-fn a_pid_that_is_reused_while_it_is_read_is_not_here() {
+fn pid_reused_while_it_is_read_is_not_here() {
     let pid = std::process::id();
     let mut before = Stat::read(&Root::default(), pid).unwrap();
     before.start_time -= 1;
@@ -96,7 +96,7 @@ fn a_pid_that_is_reused_while_it_is_read_is_not_here() {
 }
 
 #[test]
-fn a_program_that_starts_another_in_its_place_is_renamed_at_once() {
+fn exec_of_another_program_changes_the_command_at_once() {
     let mut child = shell("read line; exec cat -u", &[]);
     let pid = child.0.id();
     let mut processes = Processes::default();
@@ -109,7 +109,7 @@ fn a_program_that_starts_another_in_its_place_is_renamed_at_once() {
 }
 
 #[test]
-fn what_changes_without_a_new_name_is_read_again_soon() {
+fn unchanged_name_is_read_again_after_some_look_ups() {
     let pid = std::process::id();
     let mut processes = Processes::default();
     processes.look_up(&[pid]);
@@ -121,7 +121,7 @@ fn what_changes_without_a_new_name_is_read_again_soon() {
 }
 
 #[test]
-fn what_has_ended_or_is_not_asked_for_is_forgotten() {
+fn ended_and_unrequested_processes_are_forgotten() {
     let child = shell("read line", &[]);
     let (pid, own) = (child.0.id(), std::process::id());
     let mut processes = Processes::default();
@@ -146,7 +146,7 @@ fn a_command_is_cleaned_and_limited() {
 }
 
 #[test]
-fn a_zombie_is_its_name_which_may_hold_anything() {
+fn zombie_is_shown_by_its_cleaned_name() {
     let child = shell(r"printf ') Z 1 (\n\033[2J' > /proc/$$/comm", &[]);
     wait(child.0.id(), |stat| stat.state == 'Z');
     let found = Processes::default().look_up(&[child.0.id()]);
@@ -156,7 +156,7 @@ fn a_zombie_is_its_name_which_may_hold_anything() {
 }
 
 #[test]
-fn without_arguments_the_name_stands_in_brackets() {
+fn process_without_arguments_is_its_name_in_brackets() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("proc/7")).unwrap();
     std::fs::write(dir.path().join("proc/7/cmdline"), b"").unwrap();

@@ -1,7 +1,7 @@
 //! User names by number.
 //!
-//! `/etc/passwd` first. Users of a directory service (LDAP, SSSD) are not in it: the C library knows them, but may wait
-//! for a server, so it is asked on a thread of its own, and the number stands in until it answers.
+//! `/etc/passwd` is read first. It lacks the users of a directory service (LDAP, SSSD). The C library knows them, but
+//! may wait for a server, so it is called on its own thread, and the user id is shown until it answers.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -13,21 +13,21 @@ use gpumem_text::clean_line;
 
 use crate::Root;
 
-/// Bounds for files and caches that could be anything.
+/// Bounds: bytes read of `/etc/passwd`, names remembered, and characters of a name.
 const MAX_PASSWD: u64 = 8 << 20;
 const MAX_NAMES: usize = 4096;
 const NAME_LENGTH: usize = 32;
 
-/// Finds the names of users, and remembers them.
+/// Finds the names of users by user id, and remembers them.
 pub struct Users {
     root: Root,
     names: HashMap<u32, String>,
-    /// When `/etc/passwd` was last changed as far as `names` knows.
+    /// Modification time of `/etc/passwd` when `names` was last cleared.
     passwd: Option<SystemTime>,
     service: Option<Service>,
 }
 
-/// The thread that asks the C library.
+/// The thread that calls the C library.
 struct Service {
     ask: Sender<u32>,
     answers: Receiver<(u32, String)>,
@@ -49,7 +49,7 @@ impl Users {
         }
     }
 
-    /// The user's name, or the number when it has none (yet).
+    /// Returns the user's name, or the user id if there is no name (yet).
     pub fn name(&mut self, uid: u32) -> String {
         self.take_answers();
         if let Some(name) = self.names.get(&uid) {
@@ -99,7 +99,7 @@ impl Users {
         if self.service.is_none() {
             self.service = Service::start();
         }
-        // A service that has ended leaves the number standing.
+        // If the thread has ended, the user id stays.
         if let Some(service) = &self.service
             && service.ask.send(uid).is_err()
         {
@@ -129,19 +129,19 @@ impl Service {
     }
 }
 
-/// The C library's answer, which may come from over the network.
+/// Asks the C library, which may query a server over the network.
 fn directory_name(uid: u32) -> Option<String> {
-    // 64 KiB hold the longest entry that directory services give (getpw_r(3) suggests 1 KiB).
+    // 64 KiB hold the longest entry of a directory service (getpw_r(3) suggests 1 KiB).
     let mut buffer = vec![0 as libc::c_char; 64 << 10];
     let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
     let mut found = std::ptr::null_mut();
-    // SAFETY: all pointers are valid for the call, the buffer for the length said.
+    // SAFETY: all pointers are valid for the call, and the buffer has the given length.
     let error = unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &mut found) };
     if error != 0 || found.is_null() {
         return None;
     }
-    // SAFETY: success with a result: the entry is filled, and its name is a string within `buffer`, which is still
-    // alive.
+    // SAFETY: the call succeeded with a result, so the entry is filled, and its name is a string within `buffer`, which
+    // is still alive.
     let name = unsafe { std::ffi::CStr::from_ptr((*found).pw_name) };
     Some(clean_line(name.to_bytes(), NAME_LENGTH)).filter(|name| !name.is_empty())
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_from_passwd_and_numbers_stand_in() {
+    fn names_come_from_passwd_else_the_user_id_is_shown() {
         let (_dir, mut users) =
             users(b"root:x:0:0::/root:/bin/sh\nana:x:70001:1::/:/bin/false\nbad\n:x:5:\n\xff\xfe:x:6:6::/:\n");
         assert_eq!(users.name(0), "root");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_steer_the_terminal() {
+    fn control_characters_in_a_name_are_replaced() {
         let (_dir, mut users) = users(b"a\x1b[31m:x:7:7::/:\n");
         assert_eq!(users.name(7), "a\u{fffd}[31m");
     }
@@ -188,19 +188,19 @@ mod tests {
             .unwrap()
             .set_modified(later)
             .unwrap();
-        // Another unknown user is what makes the file be looked at again.
+        // A look-up of another unknown user makes it check the file again.
         users.name(8);
         assert_eq!(users.name(7), "new");
     }
 
     #[test]
-    fn no_passwd_at_all() {
+    fn missing_passwd_shows_the_user_id() {
         let mut users = Users::new(Root::at("/nonexistent-root"));
         assert_eq!(users.name(3), "3");
     }
 
     #[test]
-    fn the_c_library_knows_the_superuser_and_not_everybody() {
+    fn c_library_knows_root_and_not_an_unused_id() {
         // Minimal images may have no users at all; then only the absence can be checked.
         if std::fs::read_to_string("/etc/passwd").is_ok_and(|text| text.starts_with("root:")) {
             assert_eq!(directory_name(0).as_deref(), Some("root"));

@@ -1,10 +1,10 @@
-//! What went wrong, as NVML's number.
+//! NVML's error codes.
 
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
-/// NVML's number for what went wrong.
+/// An error code of NVML (`nvmlReturn_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nvml) struct Code(nvmlReturn_t);
 
@@ -16,10 +16,10 @@ impl Code {
     pub(in crate::nvml) const ARGUMENT_VERSION: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     pub(in crate::nvml) const DRIVER_NOT_LOADED: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED);
     pub(in crate::nvml) const VERSION_MISMATCH: Code = Code(nvml::nvmlReturn_enum_NVML_ERROR_LIB_RM_VERSION_MISMATCH);
-    /// Not one of NVML's: a text that is not UTF-8, which the wrapper does not hand on.
+    /// Not a code of NVML: its text is not UTF-8, so the wrapper does not return it.
     const NO_TEXT: Code = Code(nvmlReturn_t::MAX);
 
-    /// The GPU fell off the bus, needs a reset, or is not there any more.
+    /// Whether the GPU fell off the bus, needs a reset, or is gone.
     pub(in crate::nvml) fn is_lost(self) -> bool {
         matches!(
             self.0,
@@ -29,17 +29,16 @@ impl Code {
         )
     }
 
-    /// What stands for a text that the driver does not tell: nothing, or why it cannot be shown.
-    pub(in crate::nvml) fn untold(self) -> String {
+    /// Returns what is shown in place of a text that could not be read: nothing, or why it cannot be shown.
+    pub(in crate::nvml) fn placeholder(self) -> String {
         match self {
             Code::NO_TEXT => self.text(),
             _ => String::new(),
         }
     }
 
-    /// The words for it: those of `nvmlErrorString` of driver 580, which people find when they search for them. They
-    /// are kept here because the wrapper does not ask the library, and there is none to ask once it failed to
-    /// initialise.
+    /// Returns the message of `nvmlErrorString` (driver 580), which users can search for. The messages are copied here
+    /// because the wrapper does not query them, and a library that failed to initialise cannot be queried.
     pub(in crate::nvml) fn text(self) -> String {
         let words = match self.0 {
             nvml::nvmlReturn_enum_NVML_ERROR_UNINITIALIZED => "Uninitialized",
@@ -84,7 +83,7 @@ impl From<NvmlError> for Code {
     }
 }
 
-/// The answer of a call that was made by hand.
+/// Converts the return code of a direct call.
 pub(super) fn check(code: nvmlReturn_t) -> Result<(), Code> {
     match code {
         nvml::nvmlReturn_enum_NVML_SUCCESS => Ok(()),

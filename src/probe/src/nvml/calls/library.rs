@@ -1,4 +1,4 @@
-//! The library's file, loaded and not called yet.
+//! The library's file: loaded, but not yet called.
 
 use std::ffi::OsStr;
 
@@ -7,15 +7,15 @@ use nvml_wrapper_sys::bindings::NvmlLib;
 
 use super::Code;
 
-/// The words of the loader.
+/// The loader's error message.
 type LoadError = String;
 
-/// A library that is loaded. The wrapper loads and initialises at one stroke, and says by one error that either failed;
-/// the loader gives it this same library.
+/// A loaded library. The wrapper loads and initialises in one call, and has one error for both. When it loads the same
+/// name again, the loader returns this library.
 pub(in crate::nvml) struct Library(NvmlLib);
 
 impl Library {
-    /// Loads a library by its path, or by a name that the loader looks for.
+    /// Loads a library by its path, or by a name that the loader searches for.
     pub(in crate::nvml) fn load(name: &OsStr) -> Result<Library, LoadError> {
         // SAFETY: loading runs the library's initialisers; that the driver's library may be loaded is the premise of
         // using NVML at all.
@@ -23,7 +23,7 @@ impl Library {
         lib.map(Library).map_err(|e| clean_line(e.to_string().as_bytes(), 300))
     }
 
-    /// Whether it has the function that ends its use: the wrapper panics where it has not.
+    /// Checks that the library has the shutdown function: the wrapper panics without it.
     pub(super) fn can_shut_down(&self) -> Result<(), Code> {
         match self.0.nvmlShutdown {
             Ok(_) => Ok(()),

@@ -1,8 +1,8 @@
-//! The lists of processes, whose calls and records have changed from driver to driver.
+//! The process lists. Their calls and records differ between driver versions.
 //!
 //! The wrapper's own calls are not used. They pass a buffer of 24-byte records, which the first R535 drivers overrun
-//! with records of 32; they fail where more than five processes start between their two calls; and they know version 3
-//! and 2 only.
+//! with records of 32 bytes. They fail when more than five processes start between their two calls. They support
+//! versions 3 and 2 only.
 
 use std::ffi::c_void;
 
@@ -10,31 +10,31 @@ use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlProcessInfo_t, nvmlP
 
 use super::{Calls, Code, Device, check};
 
-/// Which list of processes.
+/// A kind of process list.
 #[derive(Clone, Copy)]
 pub(in crate::nvml) enum List {
     Compute,
     Graphics,
-    /// Clients of the Multi-Process Service. The wrapper's call writes into a buffer without room for a client that
-    /// starts meanwhile.
+    /// Clients of the Multi-Process Service. The wrapper's buffer has no space for a client that starts between its two
+    /// calls.
     Mps,
 }
 
-/// 64-bit words in a process record.
+/// Size of a process record in 64-bit words, by version of the list.
 #[derive(Clone, Copy)]
 pub(super) struct Records {
-    /// Of version 3: 3, but 4 on the first R535 drivers, which put one more field into it.
+    /// Version 3: 3 words, or 4 on the first R535 drivers, which added a field.
     newest: usize,
 }
 
-/// Of version 1, without instances, and of version 2.
+/// Version 1, which has no instances, and version 2.
 const WORDS_V1: usize = 2;
 const WORDS_V2: usize = 3;
 
 impl Records {
-    /// The first drivers of R535 gave version 3 of the process lists a larger record, without a new name; the drivers
-    /// after them went back and brought the detail list instead. The functions that come and go with it tell which is
-    /// which (nvitop does it so).
+    /// Finds the record size of version 3. The first R535 drivers enlarged the record under the same name; later
+    /// drivers went back and added the detail list instead. The functions that the library exports tell the two apart
+    /// (nvitop uses the same test).
     pub(super) fn of(lib: &NvmlLib) -> Records {
         let large =
             lib.nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && lib.nvmlDeviceGetRunningProcessDetailList.is_err();
@@ -44,7 +44,7 @@ impl Records {
     }
 }
 
-/// The three versions of a list differ in their records only.
+/// A list function. The three versions differ in their records only.
 #[derive(Clone, Copy)]
 enum ListFn {
     V1(unsafe extern "C" fn(nvmlDevice_t, *mut u32, *mut nvmlProcessInfo_v1_t) -> nvmlReturn_t),
@@ -53,15 +53,15 @@ enum ListFn {
 
 impl Calls {
     /// Fills `buffer` with process records and returns how many there are and how many words each has. The buffer grows
-    /// to what is needed; drivers without version 3 of the call (before R510) are asked for version 2, those without
-    /// that (before R460) for version 1.
+    /// as needed. Drivers without version 3 of the call (before R510) are asked for version 2, and drivers without
+    /// version 2 (before R460) for version 1.
     pub(in crate::nvml) fn processes(
         &self,
         device: &Device<'_>,
         list: List,
         buffer: &mut Vec<u64>,
     ) -> Result<(usize, usize), Code> {
-        /// More processes than this on one GPU is a broken answer.
+        /// A longer list for one GPU is a broken answer.
         const MAX: usize = 1 << 16;
         let (function, words) = self.list_function(list)?;
         let mut room = (buffer.len() / words).max(32);
@@ -79,7 +79,7 @@ impl Calls {
             };
             match check(answer) {
                 Ok(()) => return Ok(((count as usize).min(room), words)),
-                // More may start before the next try.
+                // More processes may start before the next try.
                 Err(Code::INSUFFICIENT_SIZE) => room = (count as usize).max(room).saturating_mul(2).min(MAX),
                 Err(code) => return Err(code),
             }
@@ -87,7 +87,7 @@ impl Calls {
         Err(Code::INSUFFICIENT_SIZE)
     }
 
-    /// The newest version of a list that the driver has, and the words of its records.
+    /// Returns the newest version of a list that the driver has, and the size of its records in words.
     fn list_function(&self, list: List) -> Result<(ListFn, usize), Code> {
         let lib = self.nvml.lib();
         let (v3, v2, v1) = match list {
