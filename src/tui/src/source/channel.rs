@@ -1,4 +1,4 @@
-//! Finds and reads channels, and finds out which processes here publish them.
+//! Finds and reads channels, and finds the processes that publish them.
 
 mod checks;
 
@@ -12,7 +12,7 @@ use gpumem_text::clean;
 
 use super::open::Open;
 use super::others::Others;
-use super::sampler::{beat_after, sleep_to_beat};
+use super::sampler::{sleep_until_tick, tick_after};
 use super::{Requests, Source, descriptors};
 use crate::check::Check;
 use crate::clock;
@@ -21,42 +21,44 @@ use crate::model::{
     Problem, ProblemKind, Request, Sample,
 };
 
-/// Glances between two samples ...
+/// Most glances from one sample to the next.
 const GLANCES: u32 = 5;
-/// ... and the least time between two of them.
-const GLANCE: Duration = Duration::from_millis(200);
+/// Least time between two glances.
+const MIN_GLANCE: Duration = Duration::from_millis(200);
 
-/// How often the open files of programs without a channel are searched for one that was removed.
+/// How often the open files of programs without a known channel are searched for a removed one.
 const SEARCH: Duration = Duration::from_secs(30);
 
-/// Users of whom something is left out and who are called by their names.
+/// How many users with hidden channels are looked up by name. The others are listed by uid.
 const NAMED: usize = 64;
 
-/// Every channel this user may read.
+/// Every channel that this user may read.
 #[derive(Default)]
 pub(super) struct Channels {
     open: HashMap<ChannelKey, Open>,
-    /// What is known of other users' channels, most of which may not be open.
+    /// What is known of other users' channels, open or not.
     others: Others,
     refused: BTreeMap<ChannelKey, Refused>,
-    /// Since the last sample.
+    /// The glances since the last sample.
     glances: Vec<Glance>,
-    /// What was held when last looked at.
+    /// What was held at the last glance.
     held: BTreeMap<DeviceKey, Held>,
-    /// Those of `open` whose files were removed while their publishers live.
+    /// Channels of `open` whose files were removed while their publishers live.
     removed: HashSet<ChannelKey>,
-    /// Programs that are not known from a channel and have one whose file was removed.
+    /// Programs without a known channel that still hold the file of a removed one, with its former path.
     unseen: Vec<(u32, PathBuf)>,
-    /// Programs whose open files were searched for such a channel, and since when.
+    /// Programs whose open files were searched for a removed channel since `searched_since`.
     searched: HashSet<u32>,
     searched_since: Option<Instant>,
-    /// Events of the living up to the last sample, and whether there were new ones in it.
+    /// Sum of the event counts of live channels at the last sample.
     events: u64,
+    /// Whether `events` changed with the last sample.
     busy: bool,
-    places: Vec<Problem>,
-    /// What the last look did not reach.
+    /// Problems of the directories in the last scan.
+    directory_problems: Vec<Problem>,
+    /// What the last scan did not reach.
     unreached: Option<Problem>,
-    looked: Option<Instant>,
+    scanned: Option<Instant>,
     translator: PidTranslator,
     users: Users,
 }
@@ -77,14 +79,14 @@ impl Source for Channels {
         }
     }
 
-    fn rest(&mut self, pace: Duration, _: &Requests) -> bool {
-        let glance = (pace / GLANCES).max(GLANCE);
-        // Where nothing happens there is nothing to see between samples.
-        while self.busy && beat_after(glance) < beat_after(pace) {
-            sleep_to_beat(glance);
+    fn wait(&mut self, pace: Duration, _: &Requests) -> bool {
+        let glance = (pace / GLANCES).max(MIN_GLANCE);
+        // Without new events there is nothing to see between samples.
+        while self.busy && tick_after(glance) < tick_after(pace) {
+            sleep_until_tick(glance);
             self.glance();
         }
-        sleep_to_beat(pace);
+        sleep_until_tick(pace);
         true
     }
 
@@ -93,7 +95,7 @@ impl Source for Channels {
     }
 }
 
-/// The newer sample, with the events of the one that nobody took. Bounded: the timeline keeps no more anyway.
+/// Adds the events of a sample that was not taken to the newer one. The lists are cut to what the timeline keeps.
 fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
     let mut glances = old.glances;
     glances.append(&mut new.glances);
@@ -111,19 +113,19 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
 /// A file that could not be opened.
 struct Refused {
     problem: Problem,
-    /// It is not the file's fault.
-    may_pass: bool,
+    /// The system failed to open it, so it is tried again.
+    is_transient: bool,
 }
 
 impl Channels {
-    /// Looks for channels when it is time to, and reads them all.
+    /// Reads all channels, and scans for new ones first when that is due.
     fn pass(&mut self, request: &Request) -> ChannelSample {
-        let look = self
-            .looked
+        let scan = self
+            .scanned
             .is_none_or(|at| at.elapsed() >= Duration::from_nanos(DISCOVER));
-        if look {
-            self.look();
-            self.looked = Some(Instant::now());
+        if scan {
+            self.scan();
+            self.scanned = Some(Instant::now());
         }
         let mut sample = ChannelSample {
             glances: std::mem::take(&mut self.glances),
@@ -132,15 +134,15 @@ impl Channels {
         for (key, open) in &mut self.open {
             open.pass(*key, request.blocks_of == Some(*key), &mut sample);
         }
-        self.notice_events(&sample.channels);
+        self.note_events(&sample.channels);
         sample.channels.sort_by_key(|c| c.key);
         sample.marks.sort_by_key(|m| m.at);
         self.translate(&mut sample.channels);
-        if look {
-            self.look_for_removed(&sample.channels, &request.listed);
+        if scan {
+            self.search_for_removed(&sample.channels, &request.listed);
         }
         sample.problems.extend(
-            self.places
+            self.directory_problems
                 .iter()
                 .chain(self.refused.values().map(|r| &r.problem))
                 .chain(&self.unreached)
@@ -151,14 +153,15 @@ impl Channels {
         sample
     }
 
-    fn notice_events(&mut self, channels: &[Channel]) {
+    /// Notes whether the live channels have new events.
+    fn note_events(&mut self, channels: &[Channel]) {
         let living = channels.iter().filter(|c| c.snapshot.life == Life::Alive);
         let events = living.fold(0, |sum: u64, c| sum.wrapping_add(c.snapshot.event_count));
         self.busy = events != self.events;
         self.events = events;
     }
 
-    /// Reads what every publisher holds now, and nothing else.
+    /// Reads only what every publisher holds now.
     fn glance(&mut self) {
         let mut held = BTreeMap::new();
         for (key, open) in &mut self.open {
@@ -178,19 +181,20 @@ impl Channels {
         }
     }
 
-    /// Opens what is new and forgets what is gone. A file that was refused is not tried again while it is there: a
-    /// publisher renames its file into place when it is whole. One that the system could not open, for want of descriptors say,
-    /// is.
-    fn look(&mut self) {
+    /// Opens new channels and forgets those that are gone.
+    ///
+    /// A file that was refused is not tried again while it exists, because a publisher renames its file into place when it is
+    /// complete. A file that the system could not open, for example for lack of descriptors, is tried again.
+    fn scan(&mut self) {
         let scan = discover();
-        self.places = scan
+        self.directory_problems = scan
             .problems
             .iter()
             .map(|p| problem(&p.path, kind(p.kind), &p.reason))
             .collect();
         let keys: HashSet<ChannelKey> = scan.found.iter().map(|f| ChannelKey(f.key.0, f.key.1)).collect();
         let us = rustix::process::geteuid().as_raw();
-        // What could not be looked for now is not gone.
+        // After an incomplete scan a missing channel may still exist.
         if !scan.incomplete {
             self.keep_found(&keys);
         }
@@ -213,21 +217,21 @@ impl Channels {
                     room -= 1;
                 }
                 Ok(mut reader) => self.others.note(key, found, &mut reader),
-                Err(OpenError::Io(error)) if descriptors::none_left(&error) => left_out += 1,
+                Err(OpenError::Io(error)) if descriptors::out_of_descriptors(&error) => left_out += 1,
                 Err(error) => {
                     let refused = Refused {
                         problem: problem(&found.path, ProblemKind::File, &error),
-                        may_pass: matches!(error, OpenError::Io(_)),
+                        is_transient: matches!(error, OpenError::Io(_)),
                     };
                     self.refused.insert(key, refused);
                 }
             }
         }
-        left_out += self.others.share_out(&mut self.open, room);
+        left_out += self.others.open_chosen(&mut self.open, room);
         self.unreached = unreached(left_out, scan.incomplete, limit);
     }
 
-    /// Forgets channels that are gone. One whose publisher lives is not, though its file was removed.
+    /// Forgets channels whose files are not in `keys`, unless the publisher lives and only its file was removed.
     fn keep_found(&mut self, keys: &HashSet<ChannelKey>) {
         self.removed.clear();
         let removed = &mut self.removed;
@@ -238,13 +242,13 @@ impl Channels {
             }
             there || removed.contains(key)
         });
-        // Those count as their users', too.
+        // Removed ones still count against the limits of their users.
         self.others.retain(|key| keys.contains(key) || removed.contains(key));
         self.refused
-            .retain(|key, refused| !refused.may_pass && keys.contains(key));
+            .retain(|key, refused| !refused.is_transient && keys.contains(key));
     }
 
-    /// Finds publishers' pids in our namespace.
+    /// Sets the pids of live publishers in our namespace.
     fn translate(&mut self, channels: &mut [Channel]) {
         let alive = |c: &&mut Channel| c.snapshot.life == Life::Alive;
         let mut living: Vec<&mut Channel> = channels.iter_mut().filter(alive).collect();
@@ -268,9 +272,11 @@ impl Channels {
         }
     }
 
-    /// Finds those of `pids` that publish to a file that was removed before we looked. A program is searched when it is new, and again
-    /// after a while: a link to read for each of its open files would cost more than all else that is sampled.
-    fn look_for_removed(&mut self, channels: &[Channel], pids: &[u32]) {
+    /// Finds programs among `pids` whose channel file was removed before it was opened here.
+    ///
+    /// A program is searched when it is new, and again every [`SEARCH`]. Reading a link for each of its open files with every
+    /// scan would cost more than everything else that is sampled.
+    fn search_for_removed(&mut self, channels: &[Channel], pids: &[u32]) {
         let known: HashSet<u32> = channels.iter().filter_map(|c| c.pid).collect();
         let unknown: Vec<u32> = pids.iter().copied().filter(|pid| !known.contains(pid)).collect();
         if self.searched_since.is_none_or(|since| since.elapsed() >= SEARCH) {
@@ -290,26 +296,25 @@ impl Channels {
         }
     }
 
-    /// Living programs whose channel files were removed. Nobody else can see those.
+    /// Returns a problem for each living program whose channel file was removed. Viewers that start later cannot see it.
     fn removed(&self, channels: &[Channel]) -> Vec<Problem> {
-        let tell = |path: &Path, text: String| problem(path, ProblemKind::Removed, &text);
+        let removed = |path: &Path, text: String| problem(path, ProblemKind::Removed, &text);
         let open = channels
             .iter()
             .filter(|c| self.removed.contains(&c.key))
             .filter_map(|c| {
                 let pid = c.pid.unwrap_or(c.snapshot.identity.pid);
-                let text =
-                    format!("removed while {pid} runs. Programs that start to look now do not see what it publishes");
-                Some(tell(self.open.get(&c.key)?.path(), text))
+                let text = format!("removed while {pid} runs. Viewers that start now do not see what it publishes");
+                Some(removed(self.open.get(&c.key)?.path(), text))
             });
         let unseen = self.unseen.iter().map(|(pid, path)| {
-            let text = format!("removed while {pid} runs. What it publishes is not seen until it starts again");
-            tell(path, text)
+            let text = format!("removed while {pid} runs. What it publishes is not shown until it is restarted");
+            removed(path, text)
         });
         open.chain(unseen).collect()
     }
 
-    /// What is not shown, with the names of its users: of the first, as each name that is not known is looked for.
+    /// Returns what is not shown, by user. Only the first [`NAMED`] users have names, since looking up a name takes time.
     fn left_out(&mut self) -> Vec<LeftOut> {
         let mut left_out = self.others.left_out.clone();
         for (place, user) in left_out.iter_mut().enumerate() {
@@ -322,12 +327,11 @@ impl Channels {
     }
 }
 
-/// What a look did not reach: channels that were found and have no place among the open files, or an unknown number that could not
-/// be looked for.
+/// Returns the problem of a scan that did not reach every channel: `left_out` were found and could not be kept open, and after
+/// an `incomplete` search there may be more.
 fn unreached(left_out: u64, incomplete: bool, limit: u64) -> Option<Problem> {
     let left_out = (left_out > 0).then(|| format!("{left_out} of them were found and left out"));
-    let search =
-        incomplete.then(|| "the search ran out of open files or of memory, so that there may be more".to_owned());
+    let search = incomplete.then(|| "the search ran out of open files or memory, so there may be more".to_owned());
     let parts: Vec<String> = left_out.into_iter().chain(search).collect();
     (!parts.is_empty()).then(|| Problem {
         kind: ProblemKind::Overflow,
@@ -382,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_reached_is_told() {
+    fn unreached_channels_are_reported() {
         let text = |left_out, incomplete| unreached(left_out, incomplete, 1024).map(|problem| problem.text);
         assert_eq!(text(0, false), None);
         assert!(
@@ -397,10 +401,10 @@ mod tests {
     }
 
     #[test]
-    fn glances_only_while_something_happens() {
+    fn glances_are_taken_only_while_there_are_events() {
         let mut channels = Channels::default();
         let mut busy_after = |list: &[Channel]| {
-            channels.notice_events(list);
+            channels.note_events(list);
             channels.busy
         };
         assert!(!busy_after(&[]));
@@ -420,9 +424,9 @@ mod tests {
         }
     }
 
-    /// Otherwise whoever publishes, is looked at, removes the file and publishes anew has us keep any number of files.
+    /// Otherwise a program that keeps publishing and removing files could make us keep any number of them open.
     #[test]
-    fn what_was_removed_counts_as_its_users_and_is_forgotten_with_its_publisher() {
+    fn removed_channel_counts_until_its_publisher_ends() {
         let dir = tempdir("removed");
         let publisher = Publisher::create(&small(&dir)).unwrap();
         let found = Found::named(publisher.path()).unwrap();
@@ -443,9 +447,9 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    /// Hundreds of programs may have thousands of files open.
+    /// Hundreds of programs may have thousands of open files each.
     #[test]
-    fn open_files_of_a_program_are_searched_now_and_then() {
+    fn open_files_are_not_searched_with_every_scan() {
         let dir = tempdir("search");
         let pid = std::process::id();
         let publisher = Publisher::create(&small(&dir)).unwrap();
@@ -453,15 +457,15 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let mut channels = Channels::default();
         // Other tests of this process may have removed channels meanwhile, too.
-        let is_told = |channels: &Channels| channels.unseen.iter().any(|(of, _)| *of == pid);
-        channels.look_for_removed(&[], &[pid]);
-        assert!(is_told(&channels));
+        let is_reported = |channels: &Channels| channels.unseen.iter().any(|(of, _)| *of == pid);
+        channels.search_for_removed(&[], &[pid]);
+        assert!(is_reported(&channels));
         assert_eq!((channels.searched.len(), channels.unseen.len()), (1, 1));
         drop(publisher);
-        channels.look_for_removed(&[], &[pid]);
-        assert!(is_told(&channels), "not searched again so soon");
-        channels.look_for_removed(&[], &[]);
-        assert!(!is_told(&channels), "nobody lists it any more");
+        channels.search_for_removed(&[], &[pid]);
+        assert!(is_reported(&channels), "not searched again so soon");
+        channels.search_for_removed(&[], &[]);
+        assert!(!is_reported(&channels), "nobody lists it any more");
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -471,33 +475,33 @@ mod tests {
         dir
     }
 
-    /// The channel of this process, in a file of this user's.
-    fn told_of_a_file_of(uid: u32) -> Option<Channel> {
+    /// Reads a channel of this process from a file that belongs to `uid`. `None` if the file cannot be given to that user.
+    fn channel_owned_by(uid: u32) -> Option<Channel> {
         let dir = std::path::PathBuf::from(format!("/dev/shm/gpumem-claim-test-{uid}-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
         let publisher = Publisher::create(&small(&dir)).unwrap();
         let given = chown(publisher.path(), Some(uid), None).is_ok();
-        let told = given.then(|| {
+        let channel = given.then(|| {
             let found = Found::named(publisher.path()).unwrap();
             let reader = found.open().unwrap();
             let mut channels = Channels {
-                looked: Some(Instant::now()),
+                scanned: Some(Instant::now()),
                 ..Channels::default()
             };
             channels.open.insert(ChannelKey(1, 1), Open::new(found, reader, None));
             channels.pass(&Request::default()).channels.remove(0)
         });
         std::fs::remove_dir_all(dir).unwrap();
-        told
+        channel
     }
 
     #[test]
-    fn a_file_of_one_user_is_not_the_process_of_another_that_it_names() {
+    fn file_cannot_claim_another_users_process() {
         let us = rustix::process::geteuid().as_raw();
         let pid = std::process::id();
-        let own = told_of_a_file_of(us).unwrap();
+        let own = channel_owned_by(us).unwrap();
         assert_eq!((own.pid, own.disputed), (Some(pid), None));
-        let Some(others) = told_of_a_file_of(us + 54321) else {
+        let Some(others) = channel_owned_by(us + 54321) else {
             eprintln!("SKIPPED: only root can give a file to another user");
             return;
         };

@@ -1,20 +1,21 @@
-//! Open files: how many this process may have, and how many of them are for channels. A program that publishes takes one for as
-//! long as it lives.
+//! The limit on open files, and how many of them channels may use. Each running program that publishes takes one.
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Enough for all channels that a scan finds, and as many again.
+/// Twice the number of channels that a scan returns.
 const WANTED: u64 = 8192;
-/// Left for all else, or a quarter of few: the search itself, the driver's device files, a demo's pipes.
+/// Descriptors kept for everything else: the scan itself, the driver's device files, a demo's pipes. At most a quarter of
+/// the limit.
 const RESERVED: u64 = 64;
 
-/// Raises how many files this process may have open, as far as that is allowed to. 1024, a common limit, is less than the programs
-/// that a large machine runs.
+/// Raises the soft limit on open files to [`WANTED`], or to the hard limit if that is lower. The common limit of 1024 is less
+/// than the number of programs on a large machine.
 pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Some(current) = raised(limit.current, limit.maximum) {
-        // What it may be raised to was asked a moment ago; a channel that finds no descriptor is told of.
+        // The hard limit was read just above, so this should not fail. If it does, channels without a descriptor are
+        // reported.
         let _ = setrlimit(
             Resource::Nofile,
             Rlimit {
@@ -25,24 +26,24 @@ pub(crate) fn raise_limit() {
     }
 }
 
-/// What a limit is to be raised to; `None` leaves it.
+/// Returns the new soft limit; `None` to leave it as it is.
 fn raised(current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
     let wanted = maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
     current.is_some_and(|current| current < wanted).then_some(wanted)
 }
 
-/// How many files this process may have open.
+/// Returns how many files this process may have open.
 pub(super) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many of them may be channels.
+/// Returns how many of `limit` open files may be channels.
 pub(super) fn for_channels(limit: u64) -> u64 {
     limit - RESERVED.min(limit / 4)
 }
 
-/// Whether something failed because this process, or the machine, has as many files open as it may.
-pub(super) fn none_left(error: &std::io::Error) -> bool {
+/// Checks whether an error says that this process, or the machine, is at its limit of open files.
+pub(super) fn out_of_descriptors(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_raised_as_far_as_is_allowed_and_never_lowered() {
+    fn limit_is_raised_as_far_as_allowed_and_never_lowered() {
         let cases = [
             (Some(1024), Some(524_288), Some(WANTED)),
             (Some(1024), None, Some(WANTED)),
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn some_are_left_for_all_else() {
+    fn some_descriptors_are_kept_for_other_uses() {
         for (limit, channels) in [(0, 0), (12, 9), (64, 48), (1024, 960), (u64::MAX, u64::MAX - 64)] {
             assert_eq!(for_channels(limit), channels);
         }

@@ -1,4 +1,4 @@
-//! Events of a channel that are worth a mark on the timeline.
+//! Channel events that become marks on the timeline.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use gpumem_channel::{Event, EventKind, MONITOR, Snapshot};
 
 use crate::model::{ChannelKey, DeviceKey, Mark, MarkKind, Owner, ProcessId};
 
-/// The mark of an event of a channel, if it has one. Allocations and frees are no marks: there are millions.
+/// Returns the mark for a channel event, if it has one. Allocations and frees have none: there are millions of them.
 pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<Mark> {
     let kind = match event.kind {
         EventKind::OutOfMemory => MarkKind::OutOfMemory,

@@ -1,11 +1,11 @@
-//! The sources: each samples one thing, on its own thread and at its own pace, and hands over its latest sample.
+//! The sources. Each samples one thing, on its own thread and at its own interval, and hands over its latest sample.
 //!
-//! A slow or hung driver call holds up its own source and nothing else. Samples are handed over through a [`Slot`] that
-//! keeps the newest; there is no queue that could grow. Sources know nothing of one another: where one has to look at what
-//! another found, the main loop asks it to with a [`Request`].
+//! A slow or hung driver call delays its own source and nothing else. Samples are handed over through a [`Slot`], which
+//! keeps the newest; there is no queue that could grow. Sources know nothing of one another. Where one depends on what
+//! another found, the main loop passes that on in a [`Request`].
 //!
-//! A new source is a file here with its [`Source`] and a row in [`all`]. What it finds is a variant of [`Sample`] and a field
-//! of [`Inputs`]. The README has the list of files.
+//! A new source is a file here that implements [`Source`], and a row in [`all`]. Its sample is a variant of [`Sample`] and a
+//! field of [`Inputs`]. The README lists the files to change.
 
 mod channel;
 mod descriptors;
@@ -35,7 +35,7 @@ use process::ProcessTable;
 use crate::check::Check;
 use crate::model::{Inputs, Model, Request, Sample, Setup};
 
-/// Every source. Reports sample them in this order, and ask each for what those before it found.
+/// Returns every source. Reports sample them in this order; the request to each is built from the samples before it.
 pub(crate) fn all() -> Vec<Box<dyn Source>> {
     vec![
         Box::<Driver>::default(),
@@ -44,49 +44,52 @@ pub(crate) fn all() -> Vec<Box<dyn Source>> {
     ]
 }
 
-/// Something that is sampled. It is made where only its words are wanted, too: what takes time is for the first sample.
+/// Something that is sampled.
+///
+/// A source is also created where only its name or its checks are needed, so creating one must be cheap: whatever takes
+/// time is left to the first sample.
 pub(crate) trait Source: Send {
-    /// The name of its thread, and of its field in the JSON document.
+    /// Returns the name of its thread, which is also the name of its field in the JSON document.
     fn name(&self) -> &'static str;
 
-    /// Whether it is sampled here.
+    /// Checks whether it is sampled in this run.
     fn is_wanted(&self, _setup: &Setup) -> bool {
         true
     }
 
-    /// How often it samples, where the user wants a sample every `interval`.
+    /// Returns the time between its samples; `interval` is what the user asked for.
     fn pace(&self, interval: Duration) -> Duration {
         interval
     }
 
-    /// Looks.
+    /// Takes a sample.
     fn sample(&mut self, request: &Request) -> Sample;
 
-    /// Looks for a report, which has only this sample: with what takes longer, and with an end where there may be none.
+    /// Takes the only sample of a report. It includes figures that take longer, and it gives up on a driver that hangs.
     fn sample_once(&mut self, request: &Request) -> Sample {
         self.sample(request)
     }
 
-    /// Makes one sample of the one that nobody took yet and the newer one. What must not be lost goes over.
+    /// Merges a sample that was not taken yet into the newer one, so that its events are not lost.
     fn merge(&self, _old: Sample, new: Sample) -> Sample {
         new
     }
 
-    /// Sleeps until it is time for the next sample; `false` when none will be worth it.
-    fn rest(&mut self, pace: Duration, _requests: &Requests) -> bool {
-        sampler::sleep_to_beat(pace);
+    /// Sleeps until the next sample is due. Returns `false` when no further sample can succeed.
+    fn wait(&mut self, pace: Duration, _requests: &Requests) -> bool {
+        sampler::sleep_until_tick(pace);
         true
     }
 
-    /// What `doctor` says of it, after one sample.
+    /// Returns the checks that `doctor` prints for it, after one sample.
     fn checks(&self, _facts: &Facts, _inputs: &Inputs) -> Vec<Check> {
         Vec::new()
     }
 
-    /// Its field in the JSON document, if it has one of its own: what belongs to a device or to a process stands there.
+    /// Returns its field in the JSON document, if it has one. Figures of a device or a process are in the fields of those.
     ///
     /// # Errors
-    /// When it cannot be written as JSON, which would be a bug.
+    /// When it cannot be written as JSON, which is a bug.
     fn json(&self, _model: &Model) -> serde_json::Result<Option<Box<RawValue>>> {
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! Samples NVML on a thread of its own: loading it takes 20 ms, and a driver in trouble can take for ever.
+//! Samples NVML. Loading it takes 20 ms, and a call into a failing driver may never return.
 
 mod checks;
 
@@ -10,30 +10,30 @@ use gpumem_probe::{Facts, Gpu, GpuState, Nvml, NvmlSample, NvmlState};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::sampler::{sleep_to_beat, spawn};
+use super::sampler::{sleep_until_tick, spawn};
 use super::{Requests, Source};
 use crate::check::Check;
 use crate::clock;
 use crate::model::{Inputs, Model, Only, Request, Sample, Setup};
 
-/// The file that is looked for in place of the driver's library, cleaned, where `GPUMEM_NVML` names one.
+/// Returns the file that `GPUMEM_NVML` names to be loaded in place of the driver's library, cleaned for display.
 pub(crate) fn named() -> Option<String> {
     let file = std::env::var_os("GPUMEM_NVML").filter(|file| !file.is_empty())?;
     Some(gpumem_text::clean(&file.to_string_lossy()))
 }
 
-/// How often a library that fails is tried again: the driver may be loaded meanwhile.
+/// Time after which a failed library is loaded again: the driver may work by then.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// A sampler is in the driver, and may never come back.
+/// Whether a sampler is in a driver call, which may never return.
 static IN_DRIVER: AtomicBool = AtomicBool::new(false);
 
-/// Whether a sampler is in the driver's library now, be it that this is being loaded. Only one samples at a time.
+/// Checks whether a sampler is in the driver's library now, or loading it. Only one samples at a time.
 pub(crate) fn in_driver() -> bool {
     IN_DRIVER.load(Ordering::Relaxed)
 }
 
-/// Calls the driver.
+/// Calls the driver, and sets [`IN_DRIVER`] meanwhile.
 fn call<T>(body: impl FnOnce() -> T) -> T {
     IN_DRIVER.store(true, Ordering::Relaxed);
     let answer = body();
@@ -41,14 +41,14 @@ fn call<T>(body: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// The driver, through its library. The first sample loads that.
+/// NVIDIA's driver, through NVML. The first sample loads the library.
 #[derive(Default)]
 pub(super) struct Driver {
     /// `None` while it does not work.
     nvml: Option<Nvml>,
-    /// What the newest sample says.
+    /// The state in the newest sample.
     state: NvmlState,
-    /// The GPUs of the newest sample: who they are outlives the library that told it.
+    /// The GPUs of the newest sample, which are still listed (as lost) when the library has to be loaded again.
     known: Vec<Gpu>,
 }
 
@@ -72,10 +72,10 @@ impl Source for Driver {
                         *nvml = Some(loaded);
                     }
                     Err(state) => {
-                        known.iter_mut().for_each(|gpu| lose(gpu, &state));
+                        known.iter_mut().for_each(|gpu| mark_lost(gpu, &state));
                         return NvmlSample {
                             gpus: known,
-                            ..none(state)
+                            ..without_figures(state)
                         };
                     }
                 }
@@ -91,15 +91,15 @@ impl Source for Driver {
         Sample::Nvml(sample_once())
     }
 
-    fn rest(&mut self, pace: Duration, _: &Requests) -> bool {
+    fn wait(&mut self, pace: Duration, _: &Requests) -> bool {
         match self.state {
-            // Nobody installs a driver under a running dashboard.
+            // A driver is not expected to be installed while the dashboard runs.
             NvmlState::Missing => return false,
             NvmlState::Failed { .. } => {
                 self.nvml = None;
                 std::thread::sleep(RETRY.max(pace));
             }
-            NvmlState::Starting | NvmlState::Ready => sleep_to_beat(pace),
+            NvmlState::Starting | NvmlState::Ready => sleep_until_tick(pace),
         }
         true
     }
@@ -128,7 +128,7 @@ impl Source for Driver {
     }
 }
 
-/// Its field in the JSON document. `JSON.md` says what they mean.
+/// The `nvml` field of the JSON document, as `JSON.md` describes it.
 #[derive(Serialize)]
 struct Json<'a> {
     state: &'static str,
@@ -138,18 +138,19 @@ struct Json<'a> {
     cuda: Option<String>,
 }
 
-/// How long a report waits for the driver. Without persistence mode it takes a second or two a GPU to wake up.
+/// How long a report waits for the driver. Without persistence mode the driver takes one or two seconds to initialise each
+/// GPU.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long a report waits for NVML's slow figures (their query sleeps 20 ms).
 const SLOW: Duration = Duration::from_millis(200);
 
-/// One sample, for a report.
+/// Takes one sample for a report.
 fn sample_once() -> NvmlSample {
-    // The first look at the clock searches for it, which wants the loader's lock as well.
+    // The first call finds the clock in the vDSO, which takes the loader's lock, so it has to come first.
     clock::now();
-    // A std channel would have the loader's lock when it first waits (it registers a destructor of the thread), which a library that
-    // hangs while it is loaded holds.
+    // Not a std channel: its first wait registers a thread destructor, which takes the loader's lock. A library that hangs
+    // while it is loaded holds that lock.
     let sampled = Arc::new((Mutex::new(None), Condvar::new()));
     let done = sampled.clone();
     let started = spawn("nvml", move || {
@@ -165,7 +166,7 @@ fn sample_once() -> NvmlSample {
         waited.unwrap_or_else(PoisonError::into_inner).0.take()
     });
     answer.unwrap_or_else(|| {
-        none(NvmlState::Failed {
+        without_figures(NvmlState::Failed {
             error: format!("no answer within {} s", PATIENCE.as_secs()),
             hint: "the driver hangs: look for Xid errors in dmesg, and reset the GPU or reboot".into(),
         })
@@ -175,16 +176,16 @@ fn sample_once() -> NvmlSample {
 fn sample() -> NvmlSample {
     let mut nvml = match Nvml::load(None) {
         Ok(nvml) => nvml,
-        Err(state) => return none(state),
+        Err(state) => return without_figures(state),
     };
-    // The first sample starts the slow query, the second has its figures.
+    // The first sample starts the slow query; the second one has its figures.
     nvml.sample();
     nvml.wait_for_slow(SLOW);
     nvml.sample()
 }
 
-/// Marks a GPU whose driver cannot be asked any more.
-fn lose(gpu: &mut Gpu, state: &NvmlState) {
+/// Marks a GPU as lost because the driver cannot be asked any more.
+fn mark_lost(gpu: &mut Gpu, state: &NvmlState) {
     let why = match state {
         NvmlState::Failed { error, .. } => error.as_str(),
         _ => "the driver's library is gone",
@@ -192,8 +193,8 @@ fn lose(gpu: &mut Gpu, state: &NvmlState) {
     gpu.state = GpuState::Lost(why.to_owned());
 }
 
-/// A sample that says why there are no figures.
-fn none(state: NvmlState) -> NvmlSample {
+/// Returns a sample without figures; `state` says why.
+fn without_figures(state: NvmlState) -> NvmlSample {
     NvmlSample {
         state,
         ..NvmlSample::default()

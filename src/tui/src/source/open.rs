@@ -1,4 +1,4 @@
-//! One open channel, from its first pass to its black box.
+//! One open channel, from its first read until after its program has ended.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,21 +12,23 @@ use crate::model::{
     Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Problem, ProblemKind, RanOut,
 };
 
-/// A channel. A living one is read anew with every pass. A dead one does not change: its black box was read
-/// once, its figures are kept, and its blocks only as long as somebody looks at them. There may be many black boxes.
+/// A channel that was opened.
+///
+/// While its publisher lives, every pass reads it. The black box of a dead publisher does not change: it is read once, and
+/// its figures are kept. Its blocks are kept only while they are shown, since there may be many black boxes.
 pub(super) struct Open {
     found: Found,
     /// `None` once the publisher is dead.
     reader: Option<Reader>,
-    /// The newest good state. `None` only before the first good pass.
+    /// The newest state that was read without error. `None` only before the first such pass.
     newest: Option<Channel>,
     /// The last request that failed on each device.
     ran_out: Vec<Option<RanOut>>,
-    /// When its newest event was, or a pass that saw it alive.
+    /// When it was last known to be alive: the time of its newest event, or of a pass that found it alive.
     last_sign: Option<Nanos>,
-    /// `newest` has the blocks.
+    /// Whether `newest` has the blocks.
     full: bool,
-    /// Devices of it that are read at most.
+    /// The most devices that are read of it; `None` for no limit.
     devices: Option<usize>,
 }
 
@@ -43,12 +45,13 @@ impl Open {
         }
     }
 
-    /// Whether it has a file open, which it has until its publisher is dead.
+    /// Checks whether it holds an open file, which it does until its publisher is dead.
     pub(super) fn holds_file(&self) -> bool {
         self.reader.is_some()
     }
 
-    /// Whether its file was removed while its publisher lives. As of the newest pass: publishers do not remove their files when they end.
+    /// Checks whether its file was removed although its publisher was alive at the newest pass. Publishers do not remove their
+    /// files when they end.
     pub(super) fn is_removed_alive(&self) -> bool {
         let lives = self.newest.as_ref().is_none_or(|c| c.snapshot.life == Life::Alive);
         lives
@@ -58,20 +61,21 @@ impl Open {
                 .is_some_and(|reader| reader.is_removed().unwrap_or(false))
     }
 
-    /// Where it was found.
+    /// Returns the path it was found at.
     pub(super) fn path(&self) -> &Path {
         &self.found.path
     }
 
-    /// What reads it; `None` where nobody has to any more.
+    /// Returns its reader; `None` once the publisher is dead.
     pub(super) fn reader(&mut self) -> Option<&mut Reader> {
         self.reader.as_mut()
     }
 
-    /// Reads what changed; keeps what it had where that fails, and says so. `selected`: its blocks are wanted.
+    /// Reads what changed and adds the channel to `sample`. When reading fails, the previous state is kept and marked with the
+    /// error. `selected` asks for its blocks.
     pub(super) fn pass(&mut self, key: ChannelKey, selected: bool, sample: &mut ChannelSample) {
         if self.reader.is_none() && selected && !self.full {
-            // A black box that was swept away meanwhile stays as it is known.
+            // If the black box was removed meanwhile, what was read of it before is kept.
             self.reader = self.found.open().ok();
             if let (Some(reader), Some(most)) = (&mut self.reader, self.devices) {
                 reader.limit_devices(most);
@@ -97,17 +101,17 @@ impl Open {
         sample.channels.extend(self.newest.clone());
     }
 
-    /// Adds what a living publisher holds now to the sums of its devices. What cannot be read now is left to the next
-    /// pass to tell.
+    /// Adds what a living publisher holds now to the sums of its devices. Read errors are ignored here; the next pass reports
+    /// them.
     pub(super) fn glance(&mut self, key: ChannelKey, held: &mut BTreeMap<DeviceKey, Held>) {
         let Some(Ok(snapshot)) = self.reader.as_mut().map(Reader::glance) else {
             return;
         };
         for (index, map) in snapshot.devices.iter().enumerate() {
-            // What the newest pass found to be worth nothing cannot be seen from here, where its blocks are not read.
+            // A glance does not read the blocks, so it cannot find every contradiction that the newest pass found.
             let figures = self.newest.as_ref().and_then(|newest| newest.figures.get(index));
-            let worthless = map.contradiction.is_some() || figures.is_some_and(Option::is_none);
-            let counts = snapshot.life == Life::Alive && !worthless;
+            let inconsistent = map.contradiction.is_some() || figures.is_some_and(Option::is_none);
+            let counts = snapshot.life == Life::Alive && !inconsistent;
             let Some(stats) = map.stats.as_ref().filter(|_| counts) else {
                 continue;
             };
@@ -129,7 +133,8 @@ impl Open {
         self.ran_out.resize(snapshot.devices.len(), None);
         let devices = snapshot.devices.iter();
         let mut figures: Vec<Option<Figures>> = devices.map(|map| Figures::of(map, &snapshot.strings)).collect();
-        // What happened before anybody looked is no news, but for when it ended and which request failed last.
+        // Events of a program that was dead when first read are not reported, except when the newest one was and which request
+        // failed last.
         if !(dead && known_dead) {
             self.follow(key, &snapshot, &figures, sample);
         } else if self.newest.is_none() {
@@ -160,45 +165,45 @@ impl Open {
         }
     }
 
-    /// When the newest event was of a program that ended before anybody looked, and which request failed last.
+    /// Finds the time of the newest event and the last failed request of a program that had ended before its first pass.
     fn find_last_signs(&mut self, snapshot: &Snapshot) {
         let Some(reader) = &mut self.reader else { return };
         let (newest, ran_out) = (&mut self.last_sign, &mut self.ran_out);
         let now = clock::now();
-        // Of a file that fails nothing is known.
+        // If this fails, both stay unknown.
         let _ = reader.each_event(|event| {
             *newest = (*newest).max(past(event.time, now));
             if let Some(known) = ran_out.get_mut(event.device as usize) {
-                // The largest free block then nobody saw.
+                // The largest free block of that time is not known.
                 *known = RanOut::after(known.take(), event, &snapshot.strings, None);
             }
         });
     }
 
-    /// Follows the events since the last pass: which are worth a mark, and which requests failed.
+    /// Goes through the events since the last pass: collects marks and failed requests.
     fn follow(&mut self, key: ChannelKey, snapshot: &Snapshot, now: &[Option<Figures>], sample: &mut ChannelSample) {
         let Some(reader) = &mut self.reader else { return };
         let before = sample.marks.len();
-        // Each mark is filed by who answers the keys: another user may not make as many as it likes.
+        // The thread that answers keys files each mark, so another user's channel gets only a few of them.
         let most = if self.devices.is_some() {
             MAX_MARKS / 8
         } else {
             2 * MAX_MARKS
         };
         let mut dropped = 0u64;
-        // At the first pass events are of any age, and the figures of now are not those of then. Where memory is stitched no single block
-        // is what a request lacked.
+        // At the first pass events may be old, and the current figures do not belong to them. In stitched segments a request
+        // does not need a single large block.
         let first = self.newest.is_none();
         let largest_free = |device: usize| {
             let figures = now.get(device).and_then(Option::as_ref);
             figures.filter(|f| !first && !f.stitched).map(|f| f.largest_free)
         };
-        // Which devices had a request fail since the last pass.
+        // Devices on which a request failed since the last pass.
         let mut fresh = vec![false; self.ran_out.len()];
         let newest = &mut self.last_sign;
         let now = clock::now();
         let followed = reader.each_event(|event| {
-            // It has happened: with a clock of its own, as in a time namespace, it is dated when it is seen.
+            // A publisher in a time namespace may have a clock that is ahead. Its events get the time at which they are read.
             let event = &Event {
                 time: event.time.min(now),
                 ..*event
@@ -213,7 +218,7 @@ impl Open {
                 }
             }
             if let Some(mark) = marks::of(key, snapshot, event) {
-                // The history does the same; but what is dropped here for want of room may be a failed request.
+                // The history merges marks, too. Merging here as well avoids that a failed request is dropped when there are too many.
                 let latest = sample.marks.get_mut(before..).into_iter().flatten().rev();
                 if latest.take_while(|m| m.goes_on_in(&mark)).any(|m| m.take_in(&mark)) {
                     return;
@@ -225,8 +230,8 @@ impl Open {
                 sample.marks.push(mark);
             }
         });
-        // A file that fails is told of by the next pass. What was overwritten before anybody looked is not lost to who looks now.
-        // That they are not known is told all the same.
+        // A file that fails is reported by the next pass. Events that were overwritten before the first pass do not count as
+        // lost, but that some were is reported.
         let dropped = if self.devices.is_some() { dropped } else { 0 };
         let lost = followed.unwrap_or(0).saturating_add(dropped);
         sample
@@ -235,12 +240,13 @@ impl Open {
     }
 }
 
-/// A time of a black box, unless it is to come: then it is of another clock, as a time namespace has one, and when it was is not known.
+/// Returns a time from a black box, or `None` if it is in the future: then the program's clock was another one, as in a time
+/// namespace.
 fn past(time: Nanos, now: Nanos) -> Option<Nanos> {
     (time <= now).then_some(time)
 }
 
-/// Whether another block may be the largest free one after such an event.
+/// Checks whether an event of this kind can change the largest free block.
 fn changes_what_is_free(kind: EventKind) -> bool {
     !matches!(
         kind,
@@ -248,7 +254,7 @@ fn changes_what_is_free(kind: EventKind) -> bool {
     )
 }
 
-/// The same without its segments; the figures stay.
+/// Returns the channel without its segments; the figures stay.
 fn without_blocks(channel: Channel) -> Channel {
     let mut snapshot = (*channel.snapshot).clone();
     snapshot

@@ -8,7 +8,7 @@ use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, Publisher,
 use super::*;
 use crate::model::{MarkKind, SECOND};
 
-/// A publisher with one segment of one free block, in a directory of its own.
+/// Creates a publisher in its own directory, with one segment of one free block.
 fn publisher(name: &str) -> (PathBuf, Publisher) {
     publisher_of(name, SegmentKind::Plain)
 }
@@ -55,7 +55,7 @@ fn publisher_of(name: &str, kind: SegmentKind) -> (PathBuf, Publisher) {
     (dir, publisher)
 }
 
-/// A channel at its first look.
+/// Opens a channel that was not read before.
 fn opened(path: &Path) -> Open {
     let found = Found::named(path).unwrap();
     let reader = found.open().unwrap();
@@ -70,7 +70,7 @@ fn pass(open: &mut Open, selected: bool) -> Channel {
 }
 
 #[test]
-fn a_request_that_fails_is_followed_until_as_much_is_served() {
+fn failed_request_is_kept_until_as_much_is_served() {
     let (dir, mut publisher) = publisher("oom");
     let mut open = opened(publisher.path());
     pass(&mut open, false);
@@ -98,7 +98,7 @@ fn a_request_that_fails_is_followed_until_as_much_is_served() {
 }
 
 #[test]
-fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
+fn largest_free_block_is_shown_only_if_it_was_the_limit() {
     use EventKind::{Alloc, Free, Mark, OutOfMemory};
     let told = |name: &str, segments, kinds: &[EventKind]| {
         let (dir, mut publisher) = publisher_of(name, segments);
@@ -125,7 +125,7 @@ fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
     assert_eq!(
         told("freed", plain, &[OutOfMemory, Free]),
         None,
-        "it may be of after the free"
+        "it may be from after the free"
     );
     assert_eq!(told("taken", plain, &[OutOfMemory, Alloc]), None);
     assert_eq!(told("again", plain, &[OutOfMemory, Free, OutOfMemory]), Some(2 << 20));
@@ -136,9 +136,9 @@ fn the_largest_free_block_is_told_only_while_it_is_what_the_request_lacked() {
     );
 }
 
-/// They would be phases of the program otherwise.
+/// Otherwise they would be phases of the program.
 #[test]
-fn marks_of_a_monitor_are_its_own() {
+fn monitor_marks_are_not_phases() {
     let (dir, mut publisher) = publisher("monitor");
     let mut open = opened(publisher.path());
     pass(&mut open, false);
@@ -165,7 +165,7 @@ fn marks_of_a_monitor_are_its_own() {
 }
 
 #[test]
-fn memory_of_virtual_segments_is_marked_like_that_of_plain_ones() {
+fn virtual_segments_are_marked_like_plain_ones() {
     use EventKind::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
     let (dir, mut publisher) = publisher("marks");
     let mut open = opened(publisher.path());
@@ -185,7 +185,7 @@ fn memory_of_virtual_segments_is_marked_like_that_of_plain_ones() {
 }
 
 #[test]
-fn a_glance_sums_up_the_living() {
+fn glance_sums_live_publishers() {
     let (dir, publisher) = publisher("glance");
     let path = publisher.path().to_owned();
     let mut open = opened(&path);
@@ -196,7 +196,7 @@ fn a_glance_sums_up_the_living() {
     assert_eq!(
         held.values().map(|h| (h.allocated, h.reserved)).next().unwrap(),
         (0, 2 << 21),
-        "looked at twice, so counted twice"
+        "read twice, so counted twice"
     );
     drop(publisher);
     held.clear();
@@ -205,14 +205,14 @@ fn a_glance_sums_up_the_living() {
     assert_eq!(
         pass(&mut open, false).snapshot.life,
         Life::Closed,
-        "and the next pass tells of the death"
+        "the next pass reports the end"
     );
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// A channel that is attached to late has overwritten most of what ever happened in it.
+/// A channel that is opened late has overwritten most of its events.
 #[test]
-fn what_was_overwritten_before_anybody_looked_is_not_lost() {
+fn events_overwritten_before_the_first_pass_are_not_lost() {
     let (dir, mut publisher) = publisher("late");
     let mut open = opened(publisher.path());
     let mut lost = || {
@@ -221,13 +221,13 @@ fn what_was_overwritten_before_anybody_looked_is_not_lost() {
         open.pass(ChannelKey(1, 2), false, &mut sample);
         sample.lost.iter().map(|&(_, count)| count).collect::<Vec<_>>()
     };
-    assert_eq!(lost(), [0], "and that there were some is told");
+    assert_eq!(lost(), [0], "that there were some is reported");
     assert!(lost()[0] >= 100);
     std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
-fn a_black_box_tells_when_its_program_was_last_known_to_live() {
+fn black_box_says_when_its_program_was_last_alive() {
     let (dir, silent) = publisher("sign");
     let path = silent.path().to_owned();
     let mut early = opened(&path);
@@ -235,8 +235,12 @@ fn a_black_box_tells_when_its_program_was_last_known_to_live() {
     assert_eq!(living.last_sign, None, "it lives");
     drop(silent);
     let mut late = opened(&path);
-    assert_eq!(pass(&mut late, false).last_sign, None, "it never said anything");
-    assert_eq!(pass(&mut early, false).last_sign, Some(living.read_at), "it was seen");
+    assert_eq!(pass(&mut late, false).last_sign, None, "it has no events");
+    assert_eq!(
+        pass(&mut early, false).last_sign,
+        Some(living.read_at),
+        "it was seen alive"
+    );
     std::fs::remove_dir_all(dir).unwrap();
     let (dir, mut busy) = publisher("signs");
     let path = busy.path().to_owned();
@@ -249,9 +253,9 @@ fn a_black_box_tells_when_its_program_was_last_known_to_live() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Of a program in a time namespace, whose clock is ahead of ours by days.
+/// The program is in a time namespace whose clock is ahead of ours by days.
 #[test]
-fn a_black_box_of_another_clock_does_not_tell_when_it_ended() {
+fn black_box_of_another_clock_has_no_end_time() {
     const AHEAD: u64 = 11 * 24 * 3600 * SECOND;
     let (dir, mut publisher) = publisher("ahead");
     let path = publisher.path().to_owned();
@@ -263,7 +267,7 @@ fn a_black_box_of_another_clock_does_not_tell_when_it_ended() {
         requested: 7 << 20,
         ..Event::default()
     });
-    // The time is as coarse as the kernel's tick.
+    // Events are timed by the coarse clock, which may lag by a tick of the kernel.
     let times = before - SECOND / 20..=clock::now();
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let mut changed = 0;
@@ -289,9 +293,9 @@ fn a_black_box_of_another_clock_does_not_tell_when_it_ended() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// For who looks only then.
+/// The channel is opened only after the program has ended.
 #[test]
-fn a_black_box_tells_which_request_failed_last() {
+fn black_box_has_the_last_failed_request() {
     let (dir, mut publisher) = publisher("failed");
     let path = publisher.path().to_owned();
     for requested in [3 << 20, 7 << 20] {
@@ -319,7 +323,7 @@ fn a_black_box_tells_which_request_failed_last() {
 }
 
 #[test]
-fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
+fn black_box_keeps_figures_and_loads_blocks_on_demand() {
     let (dir, publisher) = publisher("box");
     let path = publisher.path().to_owned();
     let mut open = opened(&path);
@@ -343,12 +347,12 @@ fn a_black_box_keeps_its_figures_and_lends_its_blocks() {
     assert_eq!(
         segments(&pass(&mut open, true)),
         0,
-        "swept away: known by its figures alone"
+        "removed, so only its figures are left"
     );
 }
 
 #[test]
-fn what_contradicts_its_blocks_is_in_no_glance() {
+fn figures_that_contradict_blocks_are_in_no_glance() {
     let (dir, mut publisher) = publisher("contradiction");
     let path = publisher.path().to_owned();
     let mut open = opened(&path);
@@ -359,7 +363,7 @@ fn what_contradicts_its_blocks_is_in_no_glance() {
     };
     assert!(pass(&mut open, false).figures[0].is_some());
     assert_eq!(held(&mut open), 1);
-    // The block of 2 MiB is free all the same.
+    // The block of 2 MiB is still free.
     let mut stats = DeviceStats::default();
     stats.large.reserved_bytes.add(1 << 20);
     stats.all_peaks = stats.large.figures().map(|stat| stat.peak);

@@ -1,4 +1,4 @@
-//! Other users' channels: what is known of each of them without having read it in full.
+//! Other users' channels, and what is known of each without reading it in full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -9,10 +9,10 @@ use super::open::Open;
 use super::share::{Candidate, DEVICES, choose};
 use crate::model::{ChannelKey, LeftOut};
 
-/// Channels that are not shown and are looked at again at a time: one of them may have run out of memory meanwhile.
-const AGAIN: usize = 64;
+/// How many hidden channels one scan looks at again: one of them may have run out of memory meanwhile.
+const RECHECKED: usize = 64;
 
-/// What is known of a channel.
+/// What is known of another user's channel.
 struct Known {
     found: Found,
     uid: u32,
@@ -32,12 +32,12 @@ impl Known {
             bytes: reader.file_len(),
             devices: 0,
         };
-        known.look(reader);
+        known.update(reader);
         known
     }
 
-    /// Of a file that fails what was known stays so.
-    fn look(&mut self, reader: &mut Reader) {
+    /// Updates what is known. A figure that cannot be read keeps its previous value.
+    fn update(&mut self, reader: &mut Reader) {
         self.ran_out = self.ran_out || reader.ran_out_of_memory().unwrap_or(false);
         self.alive = reader.life().is_ok_and(|life| life == Life::Alive);
         self.devices = reader.device_count().unwrap_or(self.devices);
@@ -48,9 +48,9 @@ impl Known {
 #[derive(Default)]
 pub(super) struct Others {
     known: BTreeMap<ChannelKey, Known>,
-    /// The last that was looked at again.
+    /// The last channel that was looked at again.
     last: Option<ChannelKey>,
-    /// What is not shown, by user, as of the last look.
+    /// What is not shown, by user, as of the last scan.
     pub(super) left_out: Vec<LeftOut>,
 }
 
@@ -59,23 +59,24 @@ impl Others {
         self.known.contains_key(key)
     }
 
-    /// Forgets those that are gone.
+    /// Keeps the channels for which `is_there` holds.
     pub(super) fn retain(&mut self, is_there: impl Fn(&ChannelKey) -> bool) {
         self.known.retain(|key, _| is_there(key));
     }
 
-    /// Notes one that was found.
+    /// Adds a channel that was found.
     pub(super) fn note(&mut self, key: ChannelKey, found: Found, reader: &mut Reader) {
         self.known.insert(key, Known::of(found, reader));
     }
 
-    /// Opens those of the known that are to be shown, as far as `room` for open files goes, and closes the others. How many had none.
-    pub(super) fn share_out(&mut self, open: &mut HashMap<ChannelKey, Open>, mut room: u64) -> u64 {
-        self.look_again(open);
+    /// Opens the channels that are chosen to be shown and closes the rest. At most `room` more files are opened; returns how many
+    /// channels stayed closed because of that.
+    pub(super) fn open_chosen(&mut self, open: &mut HashMap<ChannelKey, Open>, mut room: u64) -> u64 {
+        self.recheck(open);
         for (key, known) in &mut self.known {
             match open.get_mut(key).map(Open::reader) {
-                Some(Some(reader)) => known.look(reader),
-                // Nobody reads what is dead.
+                Some(Some(reader)) => known.update(reader),
+                // The reader is dropped when the publisher is dead.
                 Some(None) => known.alive = false,
                 None => {}
             }
@@ -103,7 +104,7 @@ impl Others {
                 without += 1;
                 continue;
             }
-            // One that went, or cannot be opened now, is looked for anew with the next look.
+            // A file that is gone or cannot be opened now is tried again by the next scan.
             if let Ok(mut reader) = known.found.open() {
                 reader.limit_devices(DEVICES);
                 open.insert(key, Open::new(known.found.clone(), reader, Some(DEVICES)));
@@ -113,18 +114,18 @@ impl Others {
         without
     }
 
-    /// Looks at some of those that are not open, in turn.
-    fn look_again(&mut self, open: &HashMap<ChannelKey, Open>) {
+    /// Updates what is known of the next [`RECHECKED`] channels that are not open.
+    fn recheck(&mut self, open: &HashMap<ChannelKey, Open>) {
         let from = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let turn = self.known.range_mut((from, Bound::Unbounded));
         let mut looked = None;
-        for (key, known) in turn.filter(|(key, _)| !open.contains_key(key)).take(AGAIN) {
+        for (key, known) in turn.filter(|(key, _)| !open.contains_key(key)).take(RECHECKED) {
             if let Ok(mut reader) = known.found.open() {
-                known.look(&mut reader);
+                known.update(&mut reader);
             }
             looked = Some(*key);
         }
-        // Behind the last of them comes the first.
+        // After the last channel this is `None`, and the next scan begins with the first.
         self.last = looked;
     }
 }

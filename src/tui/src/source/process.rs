@@ -1,4 +1,4 @@
-//! Looks up the processes behind the rows: who runs them, and what they are.
+//! Looks up the processes of the table: their users and commands.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::model::{Inputs, Request, Sample};
 #[derive(Default)]
 pub(super) struct ProcessTable {
     processes: Processes,
-    /// Whom the newest sample is about.
+    /// The pids of the newest sample.
     asked: Vec<u32>,
-    /// What it says.
+    /// The processes of the newest sample.
     known: Vec<Process>,
 }
 
@@ -24,8 +24,8 @@ impl Source for ProcessTable {
         "processes"
     }
 
-    /// A process that has ended is told as it was for as long as somebody names it. The driver and the channels are sampled at
-    /// other moments than this, and its row, or its black box, keeps the name that it had.
+    /// Looks up the requested pids. A process that has ended keeps its last entry while it is still requested: the driver and
+    /// the channels are sampled at other moments, and its row or its black box keeps its name.
     fn sample(&mut self, request: &Request) -> Sample {
         self.asked = request.pids();
         let mut before: HashMap<u32, Process> = self.known.drain(..).map(|p| (p.pid, p)).collect();
@@ -37,8 +37,8 @@ impl Source for ProcessTable {
         Sample::Processes(self.known.clone())
     }
 
-    /// A row that is new is not to wait for its name.
-    fn rest(&mut self, pace: Duration, requests: &Requests) -> bool {
+    /// Wakes early when the requested pids change, so that a new row has its name at once.
+    fn wait(&mut self, pace: Duration, requests: &Requests) -> bool {
         requests.sleep_unless(pace, |request| request.pids() != self.asked);
         true
     }
@@ -48,7 +48,7 @@ impl Source for ProcessTable {
     }
 }
 
-/// Whom we may look at.
+/// Checks which users' channels and processes can be read.
 fn permissions(facts: &Facts) -> Check {
     let name = "permissions";
     let root = rustix::process::geteuid().is_root();
@@ -64,7 +64,7 @@ fn permissions(facts: &Facts) -> Check {
         seen.push("pids here are a container's own: NVML may list others".into());
     }
     match &facts.ptrace_scope {
-        Ok(PtraceScope::AdminOnly | PtraceScope::Nobody) => seen.push("other processes' memory is closed".into()),
+        Ok(PtraceScope::AdminOnly | PtraceScope::Nobody) => seen.push("other processes' memory cannot be read".into()),
         Ok(_) => {}
         Err(why) => seen.push(why.clone()),
     }
@@ -101,9 +101,9 @@ mod tests {
         }
     }
 
-    /// Its channel is read a moment later, and its black box is to say what ran there.
+    /// Its channel is read a moment later, and its black box still needs the command.
     #[test]
-    fn who_has_ended_is_known_as_long_as_somebody_names_it() {
+    fn ended_process_is_kept_while_it_is_requested() {
         let mut table = ProcessTable::default();
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pids = [child.id()];

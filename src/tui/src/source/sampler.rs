@@ -1,4 +1,4 @@
-//! The threads on which sources sample, and what passes between them and the main loop.
+//! The threads that sources sample on, and what they exchange with the main loop.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use super::{Slot, Source};
 use crate::clock;
 use crate::model::{Nanos, Request, Sample, Sampled, Setup, Taken};
 
-/// Samplers need little stack; the default of 8 MiB would only look bad in a memory map.
+/// Bytes of stack of a sampler thread. Samplers need little; the default of 8 MiB would only look bad in a memory map.
 const STACK: usize = 512 << 10;
 
-/// The newest sample of each source, as far as nobody took it.
+/// The newest sample of each source that was not taken yet.
 #[derive(Default)]
 pub(crate) struct Samples(Vec<Arc<Slot<Sampled>>>);
 
@@ -28,7 +28,7 @@ impl Samples {
     }
 }
 
-/// Starts every source that is wanted, each on a thread of its own.
+/// Starts every wanted source, each on its own thread.
 ///
 /// # Errors
 /// When the system allows no more threads.
@@ -50,13 +50,13 @@ fn run(mut source: Box<dyn Source>, interval: Duration, slot: &Slot<Sampled>, re
     loop {
         let sample = source.sample(&requests.newest());
         put(slot, Taken::new(clock::now(), pace), sample, &*source);
-        if !source.rest(pace, requests) {
+        if !source.wait(pace, requests) {
             return;
         }
     }
 }
 
-/// Hands a sample over; the source says what stays of one that nobody took.
+/// Hands a sample over. The source merges it with one that was not taken yet.
 fn put(slot: &Slot<Sampled>, taken: Taken, sample: Sample, source: &dyn Source) {
     slot.put(Sampled { taken, sample }, |old, new| Sampled {
         taken: new.taken,
@@ -64,7 +64,7 @@ fn put(slot: &Slot<Sampled>, taken: Taken, sample: Sample, source: &dyn Source) 
     });
 }
 
-/// A sample for a report.
+/// Takes a sample for a report.
 pub(crate) fn take_once(source: &mut dyn Source, setup: &Setup, request: &Request) -> Sampled {
     let pace = source.pace(Duration::from_nanos(setup.interval));
     let sample = source.sample_once(request);
@@ -72,7 +72,7 @@ pub(crate) fn take_once(source: &mut dyn Source, setup: &Setup, request: &Reques
     Sampled { taken, sample }
 }
 
-/// What the main loop asks the sources for.
+/// What the main loop currently asks of the sources.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     newest: Mutex<Request>,
@@ -80,7 +80,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Asks for this from now on.
+    /// Replaces the current request, and wakes sources that wait for a change.
     pub(crate) fn set(&self, request: Request) {
         let mut newest = self.lock();
         if *newest != request {
@@ -94,9 +94,9 @@ impl Requests {
         self.lock().clone()
     }
 
-    /// Sleeps until the next multiple of `pace`, or until something is asked for that is `new`.
+    /// Sleeps until the next multiple of `pace`, or until a request satisfies `new`.
     pub(super) fn sleep_unless(&self, pace: Duration, new: impl Fn(&Request) -> bool) {
-        let rest = until_beat(pace);
+        let rest = until_tick(pace);
         let waited = self
             .changed
             .wait_timeout_while(self.lock(), rest, |request| !new(request));
@@ -108,7 +108,7 @@ impl Requests {
     }
 }
 
-/// Starts a thread.
+/// Starts a sampler thread.
 ///
 /// # Errors
 /// When the system allows no more threads.
@@ -120,22 +120,22 @@ pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
         .map(drop)
 }
 
-/// The next multiple of `interval` on the monotonic clock: samplers that keep this rhythm sample at the same moments, so
-/// that their figures fit together.
-pub(super) fn beat_after(interval: Duration) -> Nanos {
+/// Returns the next multiple of `interval` on the monotonic clock. Samplers that sleep until such a tick sample at the same
+/// moments, so that their figures fit together.
+pub(super) fn tick_after(interval: Duration) -> Nanos {
     let interval = (interval.as_nanos() as u64).max(1_000_000);
     let now = clock::now();
     now - now % interval + interval
 }
 
-/// How long it is until that moment.
-fn until_beat(interval: Duration) -> Duration {
-    Duration::from_nanos(beat_after(interval).saturating_sub(clock::now()))
+/// Returns the time until the next tick.
+fn until_tick(interval: Duration) -> Duration {
+    Duration::from_nanos(tick_after(interval).saturating_sub(clock::now()))
 }
 
-/// Sleeps until that moment.
-pub(super) fn sleep_to_beat(interval: Duration) {
-    std::thread::sleep(until_beat(interval));
+/// Sleeps until the next tick.
+pub(super) fn sleep_until_tick(interval: Duration) {
+    std::thread::sleep(until_tick(interval));
 }
 
 #[cfg(test)]
@@ -164,9 +164,9 @@ mod tests {
         })
     }
 
-    /// A main loop that is held up finds one sample of each source, and no event of a channel is lost.
+    /// A delayed main loop finds one sample of each source, and no channel event is lost.
     #[test]
-    fn of_each_source_the_newest_sample_waits() {
+    fn newest_sample_of_each_source_waits() {
         let samples = Samples(vec![Arc::default(), Arc::default()]);
         let put = |place: usize, at, sample, source: &dyn Source| {
             put(
@@ -190,9 +190,9 @@ mod tests {
         assert_eq!(sample.marks.iter().map(|m| m.at).collect::<Vec<_>>(), [1, 3]);
     }
 
-    /// Otherwise a process that is new would have no name for a second.
+    /// Otherwise a new process would have no name for a second.
     #[test]
-    fn who_waits_for_a_request_is_woken_by_it_and_by_no_other() {
+    fn only_the_awaited_request_wakes_a_source() {
         let requests = Arc::new(Requests::default());
         let asker = requests.clone();
         let thread = std::thread::spawn(move || {
@@ -205,7 +205,7 @@ mod tests {
                 });
             }
         });
-        // Longer than a test may take: only the request ends it.
+        // Longer than a test may take, so only the request can end it.
         requests.sleep_unless(Duration::from_secs(100_000), |request| !request.pids().is_empty());
         assert_eq!(requests.newest().pids(), [7]);
         assert!(thread.join().is_ok());

@@ -1,18 +1,18 @@
-//! How much of the model another user's channels may take. Root reads what any user puts where channels are: nobody may make the dashboard
-//! slow or large for everybody. Our own user's channels are all shown.
+//! Limits on how many of other users' channels are shown. Root reads whatever any user puts into a channel directory, and no
+//! user may make the dashboard slow or large. Our own user's channels are all shown.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 use crate::model::{ChannelKey, LeftOut};
 
-/// Channels shown of one other user: eight programs on each of eight GPUs.
+/// Channels shown of one other user. Enough for eight programs on each of eight GPUs.
 const CHANNELS: usize = 64;
-/// Bytes of one user's files together, which are copied: the size of the largest channel.
+/// Bytes of all shown files of one user, which are copied. The size of the largest channel.
 const BYTES: u64 = 1 << 30;
-/// Devices shown of one of these channels: a channel's default capacity.
+/// Devices shown of one such channel. The default capacity of a channel.
 pub(super) const DEVICES: usize = 16;
-/// Channels of all other users together that are shown. Someone who controls many uids must not get a share for each.
+/// Channels shown of all other users together, since one person may control many uids.
 const ALL_CHANNELS: usize = 512;
 
 /// A channel of another user.
@@ -20,32 +20,34 @@ const ALL_CHANNELS: usize = 512;
 pub(super) struct Candidate {
     pub(super) key: ChannelKey,
     pub(super) uid: u32,
-    /// A request of its program failed: what somebody will ask about.
+    /// A request of its program failed.
     pub(super) ran_out: bool,
     pub(super) alive: bool,
-    /// It is shown now: what is looked at does not go without a reason.
+    /// It is shown now. Such a channel is preferred, so that it does not vanish without a reason.
     pub(super) shown: bool,
     pub(super) bytes: u64,
-    /// Devices that it publishes.
+    /// Number of devices that it publishes.
     pub(super) devices: usize,
 }
 
-/// The channels to show, and what is left out, by user. Those that ran out of memory come first, then the living; among those that are
-/// alike in this each user has a first one before anybody has a second.
+/// Chooses the channels to show. Returns them, and what is left out by user.
+///
+/// Channels that ran out of memory come first, then live ones. Among equals, each user gets a first channel before any user
+/// gets a second.
 pub(super) fn choose(mut candidates: Vec<Candidate>) -> (HashSet<ChannelKey>, Vec<LeftOut>) {
-    let worth = |c: &Candidate| (Reverse(c.ran_out), Reverse(c.alive));
-    candidates.sort_by_key(|c| (worth(c), Reverse(c.shown), c.key));
+    let rank = |c: &Candidate| (Reverse(c.ran_out), Reverse(c.alive));
+    candidates.sort_by_key(|c| (rank(c), Reverse(c.shown), c.key));
     let mut taken: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
     let mut fitting = Vec::new();
     for candidate in &candidates {
         let (channels, bytes) = taken.entry(candidate.uid).or_default();
         let sum = bytes.saturating_add(candidate.bytes);
         if *channels < CHANNELS && sum <= BYTES {
-            fitting.push((worth(candidate), *channels, candidate));
+            fitting.push((rank(candidate), *channels, candidate));
             (*channels, *bytes) = (*channels + 1, sum);
         }
     }
-    fitting.sort_by_key(|(worth, place, candidate)| (*worth, *place, candidate.uid));
+    fitting.sort_by_key(|(rank, place, candidate)| (*rank, *place, candidate.uid));
     let chosen: HashSet<ChannelKey> = fitting.iter().take(ALL_CHANNELS).map(|(.., c)| c.key).collect();
     let mut left_out: BTreeMap<u32, LeftOut> = BTreeMap::new();
     for candidate in &candidates {
@@ -57,8 +59,8 @@ pub(super) fn choose(mut candidates: Vec<Candidate>) -> (HashSet<ChannelKey>, Ve
             false => user.hidden_channels += 1,
         }
     }
-    let something = |user: &LeftOut| user.hidden_channels > 0 || user.hidden_devices > 0;
-    (chosen, left_out.into_values().filter(something).collect())
+    let is_incomplete = |user: &LeftOut| user.hidden_channels > 0 || user.hidden_devices > 0;
+    (chosen, left_out.into_values().filter(is_incomplete).collect())
 }
 
 #[cfg(test)]
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_with_a_thousand_takes_nothing_from_another() {
+    fn user_with_a_thousand_channels_displaces_nobody() {
         let list = [many(7, 1000), many(8, 8)].concat();
         let (chosen, left_out) = choose(list);
         assert!((0..8).all(|number| chosen.contains(&ChannelKey(8, number))));
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ran_out_of_memory_comes_first_and_then_the_living_and_the_shown() {
+    fn out_of_memory_comes_first_then_live_then_shown() {
         let mut list = many(7, 200);
         list.iter_mut().for_each(|c| c.alive = false);
         list[199].ran_out = true;
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_bytes_have_their_bounds() {
+    fn devices_and_bytes_of_a_user_are_bounded() {
         let mut list = many(7, 3);
         list[0].bytes = BYTES;
         list[0].devices = 256;
@@ -121,11 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn many_users_share_what_there_is_for_all() {
+    fn many_users_share_the_total_limit() {
         let list: Vec<Candidate> = (0..1000).flat_map(|uid| many(uid, 2)).collect();
         let (chosen, left_out) = choose(list);
         assert_eq!(chosen.len(), ALL_CHANNELS);
-        assert!(chosen.iter().all(|key| key.1 == 0), "nobody has a second one");
+        assert!(chosen.iter().all(|key| key.1 == 0), "no user has a second one");
         assert_eq!(
             left_out.iter().map(|user| user.hidden_channels).sum::<usize>(),
             2000 - ALL_CHANNELS

@@ -1,10 +1,10 @@
-//! Hands the latest value from a thread to the main loop.
+//! Passes the latest value from a thread to the main loop.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Holds at most one value. Putting never waits for the taker.
+/// Holds at most one value. [`put`](Slot::put) never waits for the reader.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     value: Mutex<Option<T>>,
@@ -21,8 +21,7 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// Puts a value. `merge` makes one of the value that was not taken yet and the new one; what must not be lost
-    /// goes over from the old one.
+    /// Puts a value. If the previous one was not taken yet, `merge(old, new)` combines the two.
     pub(crate) fn put(&self, value: T, merge: impl FnOnce(T, T) -> T) {
         let mut slot = self.lock();
         *slot = Some(match slot.take() {
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_wins_and_merge_keeps_what_must_stay() {
+    fn latest_value_wins_and_merge_loses_nothing() {
         let slot = Arc::new(Slot::default());
         let merge = |old: (u32, Vec<u32>), new: (u32, Vec<u32>)| (new.0, [old.1, new.1].concat());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,4 +1,4 @@
-//! What `doctor` says of channels.
+//! The checks of `doctor` for channels.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use rustix::fs::Access;
 use crate::check::{Check, Verdict, good, not};
 use crate::model::{ChannelSample, Problem, ProblemKind};
 
-/// The checks of channels: where they would be, and which there are.
+/// Returns the checks for the channel directory and for the channels in it.
 pub(super) fn all(facts: &Facts, sample: &ChannelSample) -> Vec<Check> {
     vec![place(facts), seen(sample)]
 }
 
-/// Who was seen to publish, and what keeps others from being seen.
+/// Checks how many channels were found, and whether something keeps others from being found.
 fn seen(sample: &ChannelSample) -> Check {
     let name = "channels";
     let living = sample
@@ -32,29 +32,33 @@ fn seen(sample: &ChannelSample) -> Check {
         let parts = [
             listed(
                 &of(&[ProblemKind::Overflow]),
-                "there is more than is looked at:",
-                "places have more than is looked at:",
+                "not searched in full:",
+                "places are not searched in full:",
             ),
             listed(
                 &of(&[ProblemKind::File, ProblemKind::Directory]),
                 "cannot be read:",
                 "files cannot be read:",
             ),
-            listed(&of(&[ProblemKind::Removed]), "is gone:", "channel files are gone:"),
+            listed(
+                &of(&[ProblemKind::Removed]),
+                "was removed:",
+                "channel files were removed:",
+            ),
         ];
         let todo: Vec<String> = parts.into_iter().flatten().collect();
         return not(name, Verdict::Bad, seen, todo.join("\n"));
     }
     match living {
         0 => {
-            let todo = "nobody publishes now; gpumem-tui demo train --headless --device sim does";
+            let todo = "no program publishes now; gpumem-tui demo train --headless --device sim does";
             not(name, Verdict::Note, seen, todo)
         }
         _ => good(name, seen),
     }
 }
 
-/// The first of these problems, a line each, and how many more there are; nothing where there are none.
+/// Returns the first problems, one a line, and how many more there are; `None` without problems.
 fn listed(problems: &[&Problem], one: &str, many: &str) -> Option<String> {
     const LISTED: usize = 8;
     let mut lines = vec![match problems.len() {
@@ -69,7 +73,7 @@ fn listed(problems: &[&Problem], one: &str, many: &str) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-/// Where this user's programs would publish.
+/// Checks the directory that this user's programs would publish in.
 fn place(facts: &Facts) -> Check {
     let name = "channel dir";
     let dirs = own_directories();
@@ -85,8 +89,7 @@ fn place(facts: &Facts) -> Check {
         );
         let todo = match named_directory() {
             Some(_) => {
-                "GPUMEM_DIR has to name a directory of this user's with mode 0700 on a tmpfs, as /dev/shm is one"
-                    .to_owned()
+                "GPUMEM_DIR must name a directory of this user with mode 0700 on a tmpfs such as /dev/shm".to_owned()
             }
             None => {
                 let places = [&facts.runtime_dir, &facts.shm].into_iter();
@@ -106,9 +109,9 @@ fn place(facts: &Facts) -> Check {
     };
     let needed = Options::default().file_len_within(place.map_or(0, |place| place.total));
     match free {
-        // What ended programs left makes way.
+        // Files of ended programs are removed when a new one needs the space.
         Some(free) if free + left_behind(dir) < needed => {
-            // Rounded up: who makes room for what is said has room enough.
+            // Rounded up, so that freeing the printed amount is enough.
             let room = units::round_size(needed.next_multiple_of(1 << 20));
             not(name, Verdict::Bad, seen, format!("a program needs up to {room} there"))
         }
@@ -116,8 +119,8 @@ fn place(facts: &Facts) -> Check {
     }
 }
 
-/// Whether a program could publish there: its directory, or the place where it would make it, is in memory and can be written to.
-/// Otherwise why not.
+/// Checks whether a program could publish in `dir`: the directory, or the parent in which it would be created, must be in
+/// memory and writable. The error says why it is not.
 fn usable(dir: &Path, facts: &Facts) -> Result<(), String> {
     let known = [&facts.runtime_dir, &facts.shm];
     let place = known.into_iter().flatten().find(|place| dir.starts_with(&place.path));
@@ -131,15 +134,15 @@ fn usable(dir: &Path, facts: &Facts) -> Result<(), String> {
     if dir.is_dir() {
         check_directory(dir)?;
     } else if dir.symlink_metadata().is_ok() {
-        return fail("it is no directory".into());
+        return fail("it is not a directory".into());
     }
-    // A directory named by hand is not made by doctor's advice.
-    let home = [Some(dir), dir.parent().filter(|_| !named)];
-    let Some(home) = home.into_iter().flatten().find(|home| home.is_dir()) else {
+    // A directory that GPUMEM_DIR names must exist; its parent does not do.
+    let candidates = [Some(dir), dir.parent().filter(|_| !named)];
+    let Some(existing) = candidates.into_iter().flatten().find(|dir| dir.is_dir()) else {
         return fail("there is no such directory".into());
     };
-    // Root may write where the mode forbids it, but not to a read-only file system.
-    match rustix::fs::access(home, Access::WRITE_OK | Access::EXEC_OK) {
+    // Not the mode bits: root ignores those, but cannot write to a read-only file system.
+    match rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) => Ok(()),
         Err(error) => fail(error.to_string()),
     }
@@ -150,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_have_lines_of_their_own_while_they_are_few() {
+    fn first_files_are_listed_and_the_rest_counted() {
         let files: Vec<Problem> = (0..10)
             .map(|n| Problem {
                 file: n.to_string(),
@@ -179,7 +182,7 @@ mod tests {
         };
         assert_eq!(
             todo(&[files[0].clone(), overflow]),
-            "there is more than is looked at:\n/dev/shm: it is full\ncannot be read:\n0: torn"
+            "not searched in full:\n/dev/shm: it is full\ncannot be read:\n0: torn"
         );
     }
 }

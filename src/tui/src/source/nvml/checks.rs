@@ -1,4 +1,4 @@
-//! What `doctor` says of the driver and its libraries.
+//! The checks of `doctor` for the driver and its libraries.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::named;
 use crate::check::{Check, Verdict, good, not};
 use crate::model::DeviceState;
 
-/// The checks of the driver, in the order in which one needs the other.
+/// Returns the checks for the driver. Each needs those before it.
 pub(super) fn all(facts: &Facts, sample: &NvmlSample) -> Vec<Check> {
     vec![driver(facts), device_files(facts), nvml(sample), cuda()]
 }
@@ -35,7 +35,7 @@ fn device_files(facts: &Facts) -> Check {
     if refused.is_empty() {
         return good("device files", format!("{} can be opened", facts.device_nodes.len()));
     }
-    // Without a driver there are none, which is no fault of theirs.
+    // Without a driver the files do not exist, which is not a fault of its own.
     let verdict = if facts.driver_module.is_ok() {
         Verdict::Note
     } else {
@@ -53,7 +53,7 @@ fn nvml(sample: &NvmlSample) -> Check {
         NvmlState::Failed { error, hint } => not("NVML", Verdict::Bad, error.clone(), hint.clone()),
         NvmlState::Missing => {
             let (file, todo) = match named() {
-                // The driver's own was not looked for.
+                // The driver's own library was not tried.
                 Some(file) => (
                     file,
                     "GPUMEM_NVML names it: correct that, or leave it out for the driver's own",
@@ -75,7 +75,7 @@ fn nvml(sample: &NvmlSample) -> Check {
     }
 }
 
-/// The GPUs with what is wrong with each, in the words of the reports.
+/// Lists the GPUs, each with its faults in the words of the reports.
 fn gpus(sample: &NvmlSample) -> Check {
     let say = |gpu: &Gpu| {
         let name = format!("GPU {} {}", gpu.index, gpu.name).trim_end().to_owned();
@@ -110,13 +110,13 @@ fn gpus(sample: &NvmlSample) -> Check {
     } else if sample.gpus.iter().all(memories) {
         good("NVML", seen)
     } else {
-        let todo = "what the driver keeps to itself only programs that publish tell; with no permission, run it as root \
-                    or ask for the device files";
+        let todo = "what the driver does not report is known only from programs that publish; without permission, run it as \
+                    root or ask for access to the device files";
         not("NVML", Verdict::Note, seen, todo)
     }
 }
 
-/// The dashboard needs no CUDA; programs that allocate do. The library is looked for, not loaded.
+/// Looks for the CUDA library without loading it. Programs that allocate need it; the dashboard does not.
 fn cuda() -> Check {
     const NAME: &str = "libcuda.so.1";
     let listed = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
