@@ -1,4 +1,4 @@
-//! The label of what is simulated: as a word where there is room for it, shorter where there is not, and never cut.
+//! The label `SIMULATED`. It is shortened where there is little space, and never cut.
 
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -9,28 +9,32 @@ use super::theme::Ink;
 use crate::model::{DeviceKind, Model};
 use crate::wrap::width;
 
-/// The fullest first.
-const WORDS: [&str; 3] = [" SIMULATED ", " SIM ", "SIM"];
-/// What a place that must say it has to leave.
-pub(super) const LEAST: u16 = 5;
+/// The label's texts, the longest first.
+const LABELS: [&str; 3] = [" SIMULATED ", " SIM ", "SIM"];
+/// Columns that have to be kept free for the label where it must be shown.
+pub(super) const MIN_WIDTH: u16 = 5;
 
-/// What says it in the first line of an area from column `x` on, in the fullest words of at most `room` columns, if there is room.
+/// Returns the longest label that fits into `room` columns of the area's first line, from column `x` on.
 pub(super) fn label(screen: &mut Screen<'_>, area: Rect, x: u16, room: u16) -> Option<Span<'static>> {
     let room = room.min(area.width.saturating_sub(x));
-    let word = WORDS.into_iter().find(|word| width(word) <= room)?;
+    let word = LABELS.into_iter().find(|word| width(word) <= room)?;
     screen.labelled |= area.height > 0;
     let style = screen.theme.ink(Ink::Warning).add_modifier(Modifier::REVERSED);
     Some(Span::styled(word, style))
 }
 
-/// Says it in a corner of a view that is about something simulated, and had no room to say so.
-pub(super) fn make_sure(screen: &mut Screen<'_>, body: Rect, is_about_simulated: bool) {
-    if screen.labelled || !is_about_simulated {
+/// Draws the label into a corner of a view of something simulated, unless it was drawn already.
+pub(super) fn ensure_labelled(screen: &mut Screen<'_>, body: Rect, is_simulated: bool) {
+    if screen.labelled || !is_simulated {
         return;
     }
-    // In a frame's line, where there is one.
-    let frame = u16::from(body.width > LEAST + 2);
-    let room = if body.width < LEAST { 3.min(body.width) } else { LEAST };
+    // The label goes on the frame's top line, left of the corner, where there is a frame.
+    let frame = u16::from(body.width > MIN_WIDTH + 2);
+    let room = if body.width < MIN_WIDTH {
+        3.min(body.width)
+    } else {
+        MIN_WIDTH
+    };
     let x = body.width - room - frame;
     if let Some(label) = label(screen, body, x, room) {
         let place = Rect::new(body.x + x, body.y, room, 1);
@@ -38,7 +42,7 @@ pub(super) fn make_sure(screen: &mut Screen<'_>, body: Rect, is_about_simulated:
     }
 }
 
-/// Whether there is nothing real to look at.
+/// Checks whether every device is simulated.
 pub(super) fn all_simulated(model: &Model) -> bool {
     let devices = &model.world().devices;
     !devices.is_empty() && devices.iter().all(|d| d.kind == DeviceKind::Simulated)

@@ -1,4 +1,4 @@
-//! Blocks: the map of the selected process, the block under the cursor, and the sizes of what is free.
+//! Blocks: the map of the selected process, the block under the cursor, and the free blocks by size.
 
 mod detail;
 
@@ -10,7 +10,7 @@ use ratatui::widgets::{Paragraph, Wrap};
 use crate::model::{BlockMap, MapGeometry, Model, Process, ProcessState, Target};
 use crate::view::panel::Panel;
 use crate::view::theme::Ink;
-use crate::view::widgets::{BlockMapState, BlockMapWidget, LOOKS, Seen, sign};
+use crate::view::widgets::{BlockMapState, BlockMapWidget, LOOKS, LookCounts, sign};
 use crate::view::{Screen, badge};
 use crate::wrap::{cut, width};
 
@@ -25,7 +25,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         let inside = framed(screen, area, process, "");
         let third = Constraint::Length(inside.height / 3);
         let [_, rest] = Layout::vertical([third, Constraint::Min(0)]).areas(inside);
-        let (what, then) = nothing(model, process);
+        let (what, then) = why_no_map(model, process);
         let theme = screen.theme;
         let text = Text::from_iter([
             Span::styled(what, theme.ink(Ink::Strong)),
@@ -39,7 +39,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let below = match area.height {
         _ if side > 0 => 0,
         ..12 => 0,
-        // Two lines hold what there mostly is to say.
+        // Two lines hold the details of most blocks.
         12..21 => 2,
         _ => 3,
     };
@@ -84,7 +84,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option
     legend(screen, foot, &drawn, map);
 }
 
-/// A frame that says whose map this is. Low screens get a line instead.
+/// Draws a frame that names the process of the map, or a line instead on low screens; returns the area inside.
 fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: &str) -> Rect {
     let theme = screen.theme;
     let who = process.map_or_else(String::new, |p| {
@@ -118,9 +118,9 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
         return rest;
     }
     let beside = area.width.saturating_sub(width(note) + 10 + badge_room);
-    // Whose map it is comes before how many blocks it has.
+    // The process matters more than the number of its blocks.
     let (note, room) = if beside <= width(&who) {
-        let badge_room = if simulated { badge::LEAST + 2 } else { 0 };
+        let badge_room = if simulated { badge::MIN_WIDTH + 2 } else { 0 };
         ("", area.width.saturating_sub(6 + badge_room))
     } else {
         (note, beside)
@@ -138,34 +138,34 @@ fn framed(screen: &mut Screen<'_>, area: Rect, process: Option<&Process>, note: 
     inside
 }
 
-/// What the cells mean and how many bytes one is.
+/// Draws what the cells mean and how many bytes one stands for.
 fn legend(screen: &mut Screen<'_>, area: Rect, drawn: &BlockMapState, map: &BlockMap) {
     let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
     let cell = format!("1 cell = {}   ", round_size(drawn.layout.bytes_per_cell));
     let taken = width(&cell);
     let mut room = area.width.saturating_sub(taken);
-    // What is not in view is said first; words that do not fit beside it are in the help.
+    // The note on what is not in view comes first; names that do not fit beside it are in the help.
     let note = unseen(drawn, map, screen.hits.map.lines);
     if width(&note) + 2 <= room {
         room -= width(&note) + 2;
         screen.render(Line::from(Span::styled(note, dim)).right_aligned(), area);
     }
     let mut line = Line::raw(cell);
-    for (look, label) in named(&drawn.seen, room) {
+    for (look, label) in named(&drawn.counts, room) {
         let label = Span::styled(label, dim);
         line.extend([sign(&theme, look), Span::raw(" "), label, Span::raw("  ")]);
     }
     screen.render(line, area);
 }
 
-/// The looks that are named in so many columns: what is drawn most comes in first, what is not drawn last, and each has its
-/// place whatever else is named.
-fn named(seen: &Seen, room: u16) -> impl Iterator<Item = (Option<Ink>, &'static str)> {
+/// Chooses the looks that a legend of `room` columns names. Those drawn most often are chosen first, but all keep the order
+/// of [`LOOKS`].
+fn named(counts: &LookCounts, room: u16) -> impl Iterator<Item = (Option<Ink>, &'static str)> {
     let mut order: Vec<usize> = (0..LOOKS.len()).collect();
-    // A state that this program does not know is worth a word only where there is one.
-    order.retain(|&i| seen[i] > 0 || LOOKS[i].0 != Some(Ink::Other));
-    order.sort_by_key(|&i| std::cmp::Reverse(seen[i]));
+    // States that this program does not know are named only where some are drawn.
+    order.retain(|&i| counts[i] > 0 || LOOKS[i].0 != Some(Ink::Other));
+    order.sort_by_key(|&i| std::cmp::Reverse(counts[i]));
     let mut left = room;
     order.retain(|&i| {
         let wide = 2 + width(LOOKS[i].1);
@@ -177,7 +177,8 @@ fn named(seen: &Seen, room: u16) -> impl Iterator<Item = (Option<Ink>, &'static 
     order.into_iter().map(|i| LOOKS[i])
 }
 
-/// What the map does not show: blocks that the channel has no room for, else lines above and below, else long holes.
+/// Returns a note on what the map does not show: blocks that the channel has no room for, else lines above and below, else
+/// long unmapped holes.
 fn unseen(drawn: &BlockMapState, map: &BlockMap, shown: u16) -> String {
     let (lines, top) = drawn.lines;
     let shown = u64::from(shown);
@@ -198,8 +199,8 @@ fn unseen(drawn: &BlockMapState, map: &BlockMap, shown: u16) -> String {
     }
 }
 
-/// Why there is no map, and what to do about it.
-fn nothing(model: &Model, process: Option<&Process>) -> (String, &'static str) {
+/// Returns why there is no map, and what the user can do about it.
+fn why_no_map(model: &Model, process: Option<&Process>) -> (String, &'static str) {
     match process {
         None if model.rows.is_empty() => (
             "No process publishes GPU memory.".to_owned(),
@@ -230,14 +231,14 @@ fn nothing(model: &Model, process: Option<&Process>) -> (String, &'static str) {
                 "Programs that allocate through gpumem-alloc show their blocks. n and N go to other processes.",
             ),
             ProcessState::OtherUser => (
-                format!("{} belongs to {}: its channel is closed to you.", p.pid, p.user),
+                format!("{} belongs to {}: you may not read its channel.", p.pid, p.user),
                 "Run gpumem-tui as that user or as root to see its blocks.",
             ),
             ProcessState::Exited | ProcessState::Died if p.has_unread_blocks(model.map.as_ref()) => (
                 format!("{} {}: its map is being read.", p.pid, p.state.text()),
                 match model.paused() {
                     true => "It appears here when p resumes what is shown.",
-                    false => "It appears here with the next look at the channels.",
+                    false => "It appears here once the channels are read again.",
                 },
             ),
             ProcessState::Exited | ProcessState::Died => (
@@ -246,11 +247,11 @@ fn nothing(model: &Model, process: Option<&Process>) -> (String, &'static str) {
             ),
             ProcessState::Disputed(claim) => (
                 format!("{}: {claim}.", p.pid),
-                "It holds no memory, as far as it says. n and N go to other processes.",
+                "It reports no memory. n and N go to other processes.",
             ),
             ProcessState::Inconsistent(why) => (
                 format!("{} cannot be read consistently: {why}", p.pid),
-                "Nothing is guessed; the next pass tries again.",
+                "Nothing is shown instead of it; the next pass tries again.",
             ),
         },
     }

@@ -1,4 +1,4 @@
-//! What surrounds every view: header with tabs, findings, the line of keys.
+//! The parts around every view: the header with its tabs, the findings, the line of keys.
 
 mod findings;
 
@@ -19,7 +19,7 @@ use crate::wrap::width;
 /// A key and what it does.
 type Key<'a> = (&'a str, &'a str);
 
-/// Draws the surroundings and returns the area they leave to the view.
+/// Draws the parts around the view and returns the area left for it.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
     let (header_area, body) = split_top(area, 1);
     header(screen, header_area);
@@ -32,7 +32,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
         _ => 5,
     };
     let model = screen.model;
-    // The Overview says above everything else how NVML fails: below there is room for what else is wrong.
+    // The Overview shows a failure of NVML at its top, so the findings below it leave that out.
     let said = model.world().nvml_failure().filter(|_| model.ui.view == View::Overview);
     let unsaid = |finding: &&Finding| said.as_ref() != Some(&finding.text);
     let findings: Vec<&Finding> = model.findings().filter(unsaid).collect();
@@ -59,7 +59,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) -> Rect {
     view
 }
 
-/// Said where nothing moves because the user said so.
+/// Shown in the header while the user has paused the screen.
 const PAUSED: &str = " PAUSED ";
 
 fn header(screen: &mut Screen<'_>, area: Rect) {
@@ -70,10 +70,10 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
     };
     let theme = screen.theme;
     let simulated = badge::all_simulated(screen.model);
-    // Where there is no room for both, what is simulated is more than a name.
-    let must = must_be_known(screen.model);
+    // The program's name is left out before the label SIMULATED is.
+    let must = required_columns(screen.model);
     let mut spans = vec![Span::raw(" ")];
-    if area.width >= must + if simulated { 9 + badge::LEAST } else { 8 } {
+    if area.width >= must + if simulated { 9 + badge::MIN_WIDTH } else { 8 } {
         let accent = theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
         spans.extend([Span::styled("gpumem", accent), GAP]);
     }
@@ -94,21 +94,21 @@ fn header(screen: &mut Screen<'_>, area: Rect) {
     screen.render(Line::from(spans), area);
 }
 
-/// Air between two parts of a line.
+/// Blank columns between two parts of a line.
 const GAP: Span<'_> = Span {
     content: Cow::Borrowed("  "),
     style: Style::new(),
 };
 
-/// Columns that spans take together.
+/// Returns the columns that spans take together.
 fn columns(spans: &[Span<'_>]) -> u16 {
     spans.iter().map(|span| width(&span.content)).sum()
 }
 
-/// Columns of what says that the figures are not new.
-fn must_be_known(model: &Model) -> u16 {
+/// Returns the columns of the header that the tabs must leave free: the labels for simulated, paused and late figures.
+fn required_columns(model: &Model) -> u16 {
     let badge = if badge::all_simulated(model) {
-        badge::LEAST + 2
+        badge::MIN_WIDTH + 2
     } else {
         0
     };
@@ -119,13 +119,13 @@ fn must_be_known(model: &Model) -> u16 {
     }
 }
 
-/// Since when the figures on the screen are not new any more, if they are not.
+/// Returns how long ago NVML answered, if it is late.
 fn late(model: &Model) -> Option<String> {
     let age = model.nvml_late_by()?;
     Some(format!("NVML answered {} ago", units::duration(age / SECOND * SECOND)))
 }
 
-/// Machine and driver, and how old the driver's figures are when they are stale.
+/// Returns the host and the driver's versions, after the age of the driver's figures when they are stale.
 fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
     let model = screen.model;
     let world = model.world();
@@ -145,10 +145,10 @@ fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
     facts
 }
 
-/// Draws the tabs at the right edge, with names while they fit beside what must be known of the figures; returns their first column.
+/// Draws the tabs at the right edge and returns their first column. Titles are dropped where they do not fit.
 fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     let open = screen.model.ui.view;
-    // Name, and for the open view only, and for none.
+    // Level 0 shows every title, level 1 the open view's, level 2 none.
     let named = |row: &ViewRow, level: u8| level == 0 || (level == 1 && row.view == open);
     let label = |row: &ViewRow, level: u8| {
         if named(row, level) {
@@ -159,7 +159,7 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     };
     let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
     let total = |level| VIEWS.iter().map(|row| width(&label(row, level))).sum::<u16>() + width(help(level));
-    let must = must_be_known(screen.model);
+    let must = required_columns(screen.model);
     let name = |level| if level == 0 { 10 } else { 0 };
     let fits = |level: &u8| total(*level) <= area.width.saturating_sub(must.max(name(*level)));
     let Some(level) = (0..3).find(fits).or_else(|| (total(2) <= area.width).then_some(2)) else {
@@ -201,7 +201,7 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     start
 }
 
-/// Mark and style of a severity.
+/// Returns the mark and the style of a severity.
 pub(super) fn severity(screen: &Screen<'_>, severity: Severity) -> (&'static str, Style) {
     match severity {
         Severity::Info => ("i", screen.theme.ink(Ink::Accent)),
@@ -229,7 +229,7 @@ fn footer(screen: &mut Screen<'_>, area: Rect) {
     hints(screen, line);
 }
 
-/// The filter while it is typed, and how to end that.
+/// Draws the filter while it is typed, and the keys that end typing.
 fn filter_line(screen: &mut Screen<'_>, area: Rect) {
     let theme = screen.theme;
     let model = screen.model;
@@ -243,25 +243,25 @@ fn filter_line(screen: &mut Screen<'_>, area: Rect) {
         Span::styled(model.matches(), theme.ink(Ink::Dim)),
         GAP,
     ];
-    tell_keys(&theme, &mut spans, area.width, &[("Enter", "keep"), ("Esc", "clear")]);
+    push_keys(&theme, &mut spans, area.width, &[("Enter", "keep"), ("Esc", "clear")]);
     screen.render(Line::from(spans), area);
 }
 
-/// The keys of the open view.
+/// Draws the keys of the open view.
 fn hints(screen: &mut Screen<'_>, area: Rect) {
     let theme = screen.theme;
     let model = screen.model;
-    // How to get help and how to leave is never pushed out.
+    // Help and quit always keep their place.
     let last = [("?", "help"), ("q", "quit")];
     let most = area.width - if area.width > 40 { 16 } else { 0 };
     let mut spans = vec![Span::raw(" ")];
     filter(&theme, &mut spans, most, model);
-    tell_keys(&theme, &mut spans, most, &footer_keys(model));
-    tell_keys(&theme, &mut spans, area.width, &last);
+    push_keys(&theme, &mut spans, most, &footer_keys(model));
+    push_keys(&theme, &mut spans, area.width, &last);
     screen.render(Line::from(spans), area);
 }
 
-/// The filter that hides rows of the table, and how to be rid of it.
+/// Adds the filter that hides rows of the table, and the key that clears it.
 fn filter(theme: &Theme, spans: &mut Vec<Span<'_>>, room: u16, model: &Model) {
     let text = &model.ui.filter.text;
     if text.is_empty() || model.ui.view != View::Overview {
@@ -270,11 +270,11 @@ fn filter(theme: &Theme, spans: &mut Vec<Span<'_>>, room: u16, model: &Model) {
     let shown = clip(&format!("/{text}"), (room / 3).max(8));
     spans.push(Span::styled(shown, theme.ink(Ink::Accent)));
     spans.push(Span::styled(format!(" {}  ", model.matches()), theme.ink(Ink::Warning)));
-    tell_keys(theme, spans, room, &[("Esc", "clear")]);
+    push_keys(theme, spans, room, &[("Esc", "clear")]);
 }
 
-/// Adds keys, as many as fit whole into a line of so many columns.
-fn tell_keys<'a>(theme: &Theme, spans: &mut Vec<Span<'a>>, room: u16, keys: &[Key<'a>]) {
+/// Adds as many keys as fit into a line of `room` columns without being cut.
+fn push_keys<'a>(theme: &Theme, spans: &mut Vec<Span<'a>>, room: u16, keys: &[Key<'a>]) {
     for (key, action) in keys {
         if columns(spans) + width(key) + 1 + width(action) > room {
             break;

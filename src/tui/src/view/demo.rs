@@ -1,4 +1,4 @@
-//! Demo: the steps of a running demo in words, beside what they do to memory; or the list of demos.
+//! Demo: the steps of a running demo beside a picture of its memory, or the list of demos.
 
 mod steps;
 
@@ -11,19 +11,19 @@ use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
 use crate::view::layout::{clip, split_bottom, split_left, split_top};
 use crate::view::panel::Panel;
 use crate::view::theme::Ink;
-use crate::view::widgets::{BlockMapState, BlockMapWidget, HistoryGraph, LOOKS, Seen, ink_of, sign};
+use crate::view::widgets::{BlockMapState, BlockMapWidget, HistoryGraph, LOOKS, LookCounts, ink_of, sign};
 use crate::view::{Screen, badge, history};
 use crate::wrap::{width, wrap, wrap_to};
 
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     match &screen.model.demo {
-        Some(demo) => show(screen, area, demo),
+        Some(demo) => running(screen, area, demo),
         None => list(screen, area),
     }
 }
 
-fn show(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+fn running(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let list_lines = if demo.running() {
         0
     } else {
@@ -32,20 +32,20 @@ fn show(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let (area, below) = split_bottom(area, list_lines);
     if area.width >= 76 {
         let (left, right) = split_left(area, (area.width * 11 / 20).min(84));
-        seen(screen, right, demo);
-        told(screen, left, demo);
+        memory_panel(screen, right, demo);
+        steps_panel(screen, left, demo);
     } else {
         let (top, bottom) = split_bottom(area, if area.height >= 16 { 6 } else { 0 });
-        seen(screen, bottom, demo);
-        told(screen, top, demo);
+        memory_panel(screen, bottom, demo);
+        steps_panel(screen, top, demo);
     }
     if list_lines >= 3 {
         list(screen, below);
     }
 }
 
-/// What the demo says.
-fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+/// Draws the panel with the demo's steps.
+fn steps_panel(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let child = |p: &&Process| Some(p.pid) == demo.pid && p.state.alive();
     let suspended = screen
         .model
@@ -56,9 +56,9 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         .and_then(|p| p.stopped)
         == Some(true);
     let (status, ink) = status(demo, suspended);
-    // Where nothing else says so, what is simulated is said before what the demo is doing, and before all of its name.
+    // If nothing else on the screen is labelled simulated, the label takes precedence over the status and the end of the title.
     let unsaid = demo.simulated && !screen.labelled;
-    let badge_room = if unsaid { badge::LEAST + 1 } else { 0 };
+    let badge_room = if unsaid { badge::MIN_WIDTH + 1 } else { 0 };
     let title = format!("Demo: {}", demo.name);
     let title = match unsaid {
         true => clip(&title, area.width.saturating_sub(6 + badge_room)),
@@ -71,7 +71,7 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         area.width.saturating_sub(3 + status.width() as u16)
     });
     let x = Panel::behind(&title);
-    // Where there is no frame, there is no line for it either.
+    // Without a frame there is no line for the label.
     let label = match demo.simulated && Panel::fits(area) {
         true => badge::label(screen, area, x, left.saturating_sub(x + 2)),
         false => None,
@@ -88,7 +88,7 @@ fn told(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     }
 }
 
-/// The keys that show the rest of what it tells, in the frame's last line.
+/// Draws the keys that scroll the steps on the frame's last line.
 fn scroll_hint(screen: &mut Screen<'_>, area: Rect) {
     let told = screen.hits.told;
     let key = match (screen.model.ui.demo_scroll, told.below) {
@@ -105,7 +105,8 @@ fn scroll_hint(screen: &mut Screen<'_>, area: Rect) {
     screen.render(Line::from_iter(spans).right_aligned(), line);
 }
 
-/// Where it is. A child that a signal has stopped says nothing of it itself; a demo that the user ended is the one called stopped.
+/// Returns the demo's status. `suspended` is a child stopped by a signal, which cannot report it; `stopped` is a demo that
+/// the user ended.
 fn status(demo: &Demo, suspended: bool) -> (String, Ink) {
     match &demo.phase {
         _ if suspended && demo.running() => ("suspended".into(), Ink::Warning),
@@ -114,21 +115,21 @@ fn status(demo: &Demo, suspended: bool) -> (String, Ink) {
         DemoPhase::Running => ("running".into(), Ink::Good),
         DemoPhase::Waiting => ("waits for you".into(), Ink::Accent),
         DemoPhase::Done { ok: true } => ("✓ done".into(), Ink::Good),
-        DemoPhase::Done { ok: false } => ("✗ not as it should".into(), Ink::Warning),
+        DemoPhase::Done { ok: false } => ("✗ unexpected result".into(), Ink::Warning),
         DemoPhase::Stopped => ("stopped".into(), Ink::Dim),
         DemoPhase::Failed(_) => ("✗ failed".into(), Ink::Warning),
     }
 }
 
-/// What its memory looks like, now.
-fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+/// Draws the panel with the demo's memory as it is now.
+fn memory_panel(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let model = screen.model;
     let process = model
         .world()
         .processes
         .iter()
         .find(|p| Some(p.pid) == demo.pid && p.figures.is_some());
-    // What the demo says beside it goes on.
+    // Pausing freezes this panel only: the steps beside it go on.
     let note = match (demo.simulated, model.paused()) {
         (true, true) if area.width >= 36 => "SIMULATED, paused",
         (true, _) => "SIMULATED",
@@ -144,13 +145,13 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         .filter(|m| process.is_some_and(|p| p.id == m.process) && !m.segments.is_empty());
     let (top, bottom) = match map {
         Some(map) => {
-            // Eight lines a segment at most: a map of one segment needs no screen of its own.
+            // At most eight lines per segment: a map of one segment should not fill the screen.
             let more = map.segments.iter().flat_map(|s| s.blocks.iter());
             let more = more.filter(|block| !matches!(ink_of(block.state), Ink::Allocated | Ink::Cached));
             let least = match (inside.height, more.count()) {
                 (24.., _) => 15,
                 (_, 0) => 5,
-                // Two more states in the legend.
+                // Two more states are in the legend.
                 _ => 7,
             };
             let least = least + u16::from(map.left_out > 0);
@@ -185,7 +186,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         }
     }
     let Some(process) = process else { return };
-    let lines = figures(screen, bottom, process, &drawn.seen);
+    let lines = figures(screen, bottom, process, &drawn.counts);
     let (_, below) = split_top(bottom, lines + 2);
     if let Some(device) = model.world().devices.iter().find(|d| d.key == process.id.device) {
         let newest = history::newest(model, device);
@@ -198,7 +199,7 @@ fn seen(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     }
 }
 
-/// Why there is no map of it.
+/// Returns why there is no map of the demo's memory.
 fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
     let has_memory = demo.current().is_some_and(|step| step.stats.reserved > 0);
     let sampled = model.world().channels_at();
@@ -215,15 +216,16 @@ fn why_no_map(model: &Model, demo: &Demo, process: Option<&Process>) -> String {
             "It has memory, but its channel is not seen here (yet): gpumem-tui doctor says where programs can publish."
         }
         (_, true) => "Its blocks appear here when it allocates.",
-        // It tells its device first of all.
+        // The device is the first thing that a demo reports.
         (_, false) if demo.device.is_empty() => "It never started: it had no memory.",
         (_, false) => "It has ended, and its memory is returned.",
     };
     text.to_owned()
 }
 
-/// What it has, with the signs of the map, and what else the map shows as far as there is room; returns how many lines.
-fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) -> u16 {
+/// Draws the demo's figures with the glyphs of the map, and the other states in the map as far as they fit; returns the
+/// number of lines.
+fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, counts: &LookCounts) -> u16 {
     let Some(f) = &process.figures else { return 0 };
     let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
@@ -237,11 +239,11 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) 
         .filter(|block| block.state == BlockState::Unmapped)
         .map(|block| block.size);
     let unmapped = unmapped.fold(0, u64::saturating_add);
-    // Holes that are most of a segment are cut out of its map, and are there all the same.
+    // Holes that are most of a segment are left out of its map, but still exist.
     let left_out = screen.model.map.as_ref().map_or(0, |m| m.left_out);
     let mut rows = vec![];
     let mut rest: Vec<(u32, Option<Ink>, &str)> = vec![];
-    for (&cells, (look, label)) in seen.iter().zip(LOOKS) {
+    for (&cells, (look, label)) in counts.iter().zip(LOOKS) {
         match look {
             Some(Ink::Allocated) => rows.push((Some(look), label, units::bytes(f.allocated))),
             Some(Ink::Cached) => rows.push((Some(look), label, units::bytes(f.cached))),
@@ -249,7 +251,7 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) 
             _ => {}
         }
     }
-    // The figures below are worth more than the rarest sign.
+    // The figures below matter more than the rarest glyph.
     while rest.len() > usize::from(area.height.saturating_sub(5 + u16::from(left_out > 0))) {
         let rarest = (0..rest.len()).min_by_key(|&i| rest[i].0);
         rest.remove(rarest.unwrap_or(0));
@@ -291,13 +293,13 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, seen: &Seen) 
     lines
 }
 
-/// The demos that can be started.
+/// Draws the list of demos.
 fn list(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
     let inside = screen.panel(
         area,
         "Demos",
-        "each runs as a child of its own and publishes like any program",
+        "each runs as a child process and publishes like any program",
     );
     let theme = screen.theme;
     if model.setup.demos.is_empty() {
@@ -308,16 +310,16 @@ fn list(screen: &mut Screen<'_>, area: Rect) {
     let room = inside.width.saturating_sub(names + 4);
     let summaries: Vec<Vec<String>> = model.setup.demos.iter().map(|demo| wrap(&demo.summary, room)).collect();
     let lines: usize = summaries.iter().map(|lines| lines.len().max(1) + 1).sum();
-    // Summaries in full with air between them where there is room, else a line each.
-    let airy = usize::from(inside.height) > lines;
-    let (_, mut rest) = split_top(inside, airy.into());
+    // Full summaries with blank lines between them where there is room, else one line each.
+    let spaced = usize::from(inside.height) > lines;
+    let (_, mut rest) = split_top(inside, spaced.into());
     for (i, (demo, summary)) in model.setup.demos.iter().zip(summaries).enumerate() {
-        let parts = match airy {
+        let parts = match spaced {
             true if !summary.is_empty() => summary,
             _ => vec![clip(&demo.summary, room)],
         };
         let (entry, below) = split_top(rest, parts.len() as u16);
-        (_, rest) = split_top(below, airy.into());
+        (_, rest) = split_top(below, spaced.into());
         let chosen = i == model.ui.demo_entry;
         let lines = parts.into_iter().enumerate().map(|(n, part)| {
             let (mark, name) = match n {

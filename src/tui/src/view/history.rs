@@ -1,10 +1,10 @@
-//! How far the figures that are shown reach.
+//! The age of the newest figures on the screen.
 
 use gpumem_text::units;
 
 use crate::model::{Device, DeviceKind, DeviceState, Model};
 
-/// When a device's newest figures are of: those that are shown while the user pauses, or the driver does not answer, grow old.
+/// Returns the age of a device's newest figures. They grow old while the user pauses or the driver does not answer.
 pub(super) fn newest(model: &Model, device: &Device) -> String {
     match (&device.state, device.history.long.back()) {
         (DeviceState::Gone | DeviceState::Lost(_), _) => "last known".to_owned(),

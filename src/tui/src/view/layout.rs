@@ -1,10 +1,10 @@
-//! Parts of areas, and texts that fit into them.
+//! Splits areas, and cuts texts to fit into them.
 
 use ratatui::layout::Rect;
 
 use crate::wrap::cut;
 
-/// `n` lines from the top of an area, and what is left.
+/// Splits off `n` lines at the top; returns them and the rest.
 pub(super) fn split_top(area: Rect, n: u16) -> (Rect, Rect) {
     let n = n.min(area.height);
     (
@@ -17,12 +17,12 @@ pub(super) fn split_top(area: Rect, n: u16) -> (Rect, Rect) {
     )
 }
 
-/// What is left, and `n` lines from the bottom.
+/// Splits off `n` lines at the bottom; returns the rest and them.
 pub(super) fn split_bottom(area: Rect, n: u16) -> (Rect, Rect) {
     split_top(area, area.height - n.min(area.height))
 }
 
-/// `n` columns from the left, and what is left.
+/// Splits off `n` columns at the left; returns them and the rest.
 pub(super) fn split_left(area: Rect, n: u16) -> (Rect, Rect) {
     let n = n.min(area.width);
     (
@@ -35,10 +35,10 @@ pub(super) fn split_left(area: Rect, n: u16) -> (Rect, Rect) {
     )
 }
 
-/// What stands where a text is cut.
-pub(super) const CUT: &str = "…";
+/// Stands at the end of a cut text.
+pub(super) const ELLIPSIS: &str = "…";
 
-/// A text cut to so many columns, with an ellipsis when something is missing.
+/// Cuts a text to `room` columns, with an ellipsis if something is missing.
 pub(super) fn clip(text: &str, room: u16) -> String {
-    cut(text, room, CUT)
+    cut(text, room, ELLIPSIS)
 }

@@ -1,8 +1,7 @@
 //! Draws the model. Pure: the same model gives the same cells, with no clock and no I/O.
 //!
-//! A screen is a header line, one of the views, the findings, and a line of keys; a popup may lie over it. Every
-//! view has a room of its own; what they share are the `widgets`, the `panel` around them, and the `theme`, which alone
-//! knows colours and glyphs.
+//! A screen has a header line, one of the views, the findings, and a line of keys; a popup may lie over it. Every view is a
+//! module. Views share the `widgets`, the `panel` around them, and the `theme`, the only module that knows colours and glyphs.
 
 mod badge;
 mod blocks;
@@ -30,13 +29,13 @@ use layout::clip;
 use panel::Panel;
 use theme::{Ink, Theme};
 
-/// What every part of a screen draws with.
+/// The state that the parts of a screen share while they draw.
 struct Screen<'a> {
     buffer: &'a mut Buffer,
     theme: Theme,
     model: &'a Model,
     hits: Hits,
-    /// Whether it was said somewhere that what is shown is simulated.
+    /// Whether a label on the screen says that the view is simulated.
     labelled: bool,
 }
 
@@ -52,7 +51,7 @@ impl Screen<'_> {
         widget.render(area, self.buffer, state);
     }
 
-    /// A frame with a title, and a note where there is room for both; returns the area inside.
+    /// Draws a frame with a title, and a note where both fit; returns the area inside.
     fn panel(&mut self, area: Rect, title: &str, note: &str) -> Rect {
         let note = (!note.is_empty()).then(|| Span::styled(note.to_owned(), self.theme.ink(Ink::Dim)));
         let title = clip(title, area.width.saturating_sub(6));
@@ -62,7 +61,7 @@ impl Screen<'_> {
         inside
     }
 
-    /// Notes that an area answers a click.
+    /// Records that an area answers a click.
     fn hit(&mut self, area: Rect, target: Target) {
         let area = area.intersection(self.buffer.area);
         if !area.is_empty() {
@@ -80,9 +79,9 @@ impl Screen<'_> {
 /// How a view is drawn. Its key, title and keys are in [`crate::model::VIEWS`].
 struct Drawing {
     view: View,
-    /// Draws it into the area that it has.
+    /// Draws the view into its area.
     draw: fn(&mut Screen<'_>, Rect),
-    /// Whether what it shows is simulated, and has to be labelled.
+    /// Checks whether the view shows something simulated, which must be labelled.
     is_simulated: fn(&Model) -> bool,
 }
 
@@ -90,7 +89,7 @@ const VIEWS: [Drawing; 4] = [
     Drawing {
         view: View::Overview,
         draw: overview::draw,
-        // Of several devices each has its label.
+        // If only some devices are simulated, each has a label of its own.
         is_simulated: badge::all_simulated,
     },
     Drawing {
@@ -113,7 +112,7 @@ const VIEWS: [Drawing; 4] = [
     },
 ];
 
-/// Draws `model` into a blank buffer of the terminal's size and tells which areas answer a click.
+/// Draws `model` into a blank buffer of the terminal's size and returns the areas that answer a click.
 pub(crate) fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     let area = buffer.area;
     let theme = Theme::of(&model.ui.term);
@@ -130,12 +129,12 @@ pub(crate) fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
     let body = chrome::draw(&mut screen, area);
     if let Some(view) = VIEWS.iter().find(|row| row.view == model.ui.view) {
         (view.draw)(&mut screen, body);
-        badge::make_sure(&mut screen, body, (view.is_simulated)(model));
+        badge::ensure_labelled(&mut screen, body, (view.is_simulated)(model));
     }
     if let Some(popup) = &model.ui.popup {
         popup::draw(&mut screen, area, popup);
     }
     let hits = screen.hits;
-    theme.spell(buffer);
+    theme.to_ascii(buffer);
     hits
 }

@@ -1,4 +1,4 @@
-//! Overview: every device as a bar that adds up, with its newest past; every process as a row.
+//! Overview: every device as a bar of its memory with its recent history, and every process as a row.
 
 mod device;
 mod notice;
@@ -12,18 +12,18 @@ use crate::model::{Device, Model, Target};
 use crate::view::Screen;
 use device::Tier;
 
-/// A second column of devices pays from this width on.
+/// From this width on devices stand in two columns.
 const TWO_COLUMNS: u16 = 150;
 
 /// How the view divides an area.
 struct Plan {
-    /// Devices beside each other.
+    /// Devices per row.
     columns: usize,
-    /// How much of each is shown.
+    /// How much of each device is shown.
     tier: Tier,
-    /// Lines of each of the rows of devices that are shown.
+    /// The height of each shown row of devices.
     rows: Vec<u16>,
-    /// The first of them.
+    /// The first shown row.
     first: usize,
 }
 
@@ -36,14 +36,14 @@ impl Plan {
         };
         let rows: Vec<&[Device]> = devices.chunks(columns).collect();
         let wanted = table::wanted_lines(model.rows.len());
-        // The tallest tier that leaves the table what it wants, or at least a third of the screen.
+        // The tallest tier that leaves the table the lines it wants, or at least a third of the screen.
         let table_lines = wanted.min((area.height / 3).max(4));
         let room = area.height.saturating_sub(table_lines);
         let tier = Tier::ALL
             .into_iter()
             .find(|&t| rows.len() * usize::from(t.lines()) <= usize::from(room))
             .unwrap_or(Tier::Bar);
-        // The tallest grows into what the table leaves, up to half of the screen.
+        // The tallest tier grows into the lines that the table leaves, up to half of the screen.
         let lines = match (tier, rows.len() as u16) {
             (Tier::Tall, count @ 1..) => (room / count).min(area.height / 2).max(tier.lines()),
             _ => tier.lines(),
@@ -62,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// How many devices are not shown.
+    /// Returns how many devices are not shown.
     fn hidden(&self, model: &Model) -> usize {
         model
             .world()
@@ -71,36 +71,36 @@ impl Plan {
             .saturating_sub(self.rows.len() * self.columns)
     }
 
-    /// Where the devices that are shown stand in an area, from left to right and from top to bottom.
+    /// Returns the areas of the shown devices, row by row from the left.
     fn places(&self, area: Rect) -> Vec<Rect> {
         let rows = Layout::vertical(self.rows.iter().map(|&lines| Constraint::Length(lines))).split(area);
-        // All are as wide, even where that leaves a column of the terminal.
+        // All have the same width, even if that leaves a column of the terminal blank.
         let width = Constraint::Length(area.width / self.columns as u16);
         let columns = Layout::horizontal(vec![width; self.columns]);
         rows.iter().flat_map(|&row| columns.split(row).to_vec()).collect()
     }
 
-    /// What the devices leave of an area.
+    /// Returns the part of an area below the devices.
     fn rest(&self, area: Rect) -> Rect {
         let devices = self.rows.iter().fold(0u16, |sum, &lines| sum.saturating_add(lines));
         let [_, rest] = Layout::vertical([Constraint::Length(devices), Constraint::Fill(1)]).areas(area);
         rest
     }
 
-    /// Lines of an area that the devices leave to the table.
+    /// Returns the part of an area that the devices leave to the table.
     fn table(&self, model: &Model, area: Rect) -> Rect {
         table::below_note(self.rest(area), self.hidden(model))[1]
     }
 }
 
-/// The first of so many rows that are in view: `kept`, the one that was, where that shows the selected one.
+/// Returns the first row in view: `kept`, the previous one, as long as the selected row is in view from there.
 fn first_in_view(kept: usize, selected: Option<usize>, shown: usize, all: usize) -> usize {
     let selected = selected.unwrap_or(0);
     let least = (selected + 1).saturating_sub(shown.max(1));
     kept.clamp(least, selected).min(all.saturating_sub(shown))
 }
 
-/// How many of the last lines of an area, up to some, the view does not need: without them it shows the same, if less tall.
+/// Returns how many of the area's last lines, up to `most`, the view can do without and still show the same, if less tall.
 pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
     let model = screen.model;
     let notice = notice::lines(model, screen.theme, area.width);
@@ -110,7 +110,7 @@ pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
     let holds = |less: &u16| {
         let height = area.height.saturating_sub(*less);
         let smaller = Plan::new(model, Rect { height, ..area });
-        // The tallest devices fill what there is.
+        // Rows of the tallest tier may shrink, because they fill all space.
         smaller.tier == plan.tier && smaller.rows.len() == plan.rows.len()
     };
     (0..=spare).rev().find(holds).unwrap_or(0)
@@ -137,7 +137,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     table::draw_below(screen, plan.rest(area), plan.hidden(model));
 }
 
-/// The lines of a notice, and what is below it.
+/// Splits an area into the lines of a notice and the rest below it.
 fn below_notice(area: Rect, notice: &[Line<'_>]) -> [Rect; 2] {
     let lines = u16::try_from(notice.len()).unwrap_or(u16::MAX);
     Layout::vertical([Constraint::Length(lines), Constraint::Fill(1)]).areas(area)

@@ -9,7 +9,8 @@ use ratatui::widgets::{Block, BorderType, Padding, Widget};
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
 
-/// A rounded frame with a title at its left and a note at its right, and a column of air inside. An area that is too small has none.
+/// A rounded frame with a title at the left and a note at the right of its top line, and a blank column at each side inside.
+/// An area that is too small gets no frame.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Panel<'a> {
     theme: Theme,
@@ -19,7 +20,7 @@ pub(super) struct Panel<'a> {
 }
 
 impl<'a> Panel<'a> {
-    /// A frame without words.
+    /// Creates a frame without texts.
     pub(super) fn new(theme: Theme) -> Self {
         Panel {
             theme,
@@ -27,31 +28,31 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// What stands at its left; it has to fit.
+    /// Sets the title at the left. It has to fit.
     pub(super) fn title(mut self, title: impl Into<String>) -> Self {
         let title = title.into();
         self.title = (!title.is_empty()).then(|| Span::styled(title, self.theme.ink(Ink::Strong)));
         self
     }
 
-    /// What stands behind the title.
+    /// Sets the label behind the title.
     pub(super) fn label(mut self, label: Option<Span<'a>>) -> Self {
         self.label = label;
         self
     }
 
-    /// What stands at its right, left out where there is no room beside the title.
+    /// Sets the note at the right. It is left out if it does not fit beside the title.
     pub(super) fn note(mut self, note: Option<Span<'a>>) -> Self {
         self.note = note;
         self
     }
 
-    /// Whether an area has room for a frame.
+    /// Checks whether an area has room for a frame.
     pub(super) fn fits(area: Rect) -> bool {
         area.width >= 4 && area.height >= 2
     }
 
-    /// What is inside the frame: all of the area, if that has none.
+    /// Returns the area inside the frame, or all of `area` if it is too small for one.
     pub(super) fn inner(&self, area: Rect) -> Rect {
         match Panel::fits(area) {
             true => self.block().inner(area),
@@ -59,7 +60,7 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// The column behind the title, where a label begins.
+    /// Returns the column behind the title, where a label begins.
     pub(super) fn behind(title: &str) -> u16 {
         width(title) + 4
     }
@@ -72,7 +73,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// A style that does not inherit the colour of what it is drawn over.
+/// Resets the colour of a span that has none, so that it does not take on the frame's.
 fn own(span: Span<'_>) -> Span<'_> {
     let style = Style::new().fg(Color::Reset).patch(span.style);
     span.style(style)
@@ -88,7 +89,7 @@ impl Widget for Panel<'_> {
         let words = [self.title.clone(), self.label.clone()].into_iter().flatten();
         let title: Vec<Span<'_>> = words.flat_map(|span| [own(span), air()]).collect();
         let mut block = self.block();
-        // A piece of the frame sets a title and a note apart; a label does that by its look.
+        // A piece of the frame separates the title from the note. A label needs none.
         let apart = usize::from(self.label.is_none());
         let mut used = 2;
         if !title.is_empty() {
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_give_way_as_it_shrinks() {
+    fn texts_are_dropped_as_the_frame_shrinks() {
         let cases: &[(u16, &str, &[&str])] = &[
             (16, "note", &["╭─ ab ── note ─╮", "╰──────────────╯"]),
             (15, "note", &["╭─ ab ─ note ─╮", "╰─────────────╯"]),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_stands_behind_the_title() {
+    fn label_stands_behind_the_title() {
         let area = Rect::new(0, 0, 16, 2);
         let mut buffer = Buffer::empty(area);
         let panel = Panel::new(Theme::default()).title("ab");

@@ -1,4 +1,4 @@
-//! What lies over a view: help, the findings in full, the sort menu, the fix menu.
+//! The popups over a view: help, the findings in full, the sort menu, the fix menu.
 
 mod findings;
 mod help;
@@ -41,7 +41,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
     }
 }
 
-/// A cleared, framed area in the middle of the screen; returns its inside.
+/// Draws a cleared, framed area in the middle of the screen and returns the area inside.
 fn window(screen: &mut Screen<'_>, area: Rect, width: u16, height: u16, title: &str, note: &str) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));
     let window = Rect {
@@ -50,18 +50,18 @@ fn window(screen: &mut Screen<'_>, area: Rect, width: u16, height: u16, title: &
         width,
         height,
     };
-    // A column of air at each side sets it off from what lies under it.
-    let air = Rect {
+    // A blank column at each side separates it from the view below.
+    let cleared = Rect {
         x: window.x.saturating_sub(1),
         width: window.width.saturating_add(2),
         ..window
     };
-    screen.render(Clear, air.intersection(area));
+    screen.render(Clear, cleared.intersection(area));
     screen.panel(window, title, note)
 }
 
-/// A window for so many lines of text, of which it shows those from line `scroll` on, where they do not all fit; its inside and the first
-/// of them.
+/// Draws a window for `lines` lines of text, scrolled to line `scroll` if they do not all fit. Returns the area inside and
+/// the first line shown.
 fn page(screen: &mut Screen<'_>, area: Rect, width: u16, lines: u16, title: &str, scroll: u16) -> (Rect, u16) {
     let tall = lines.saturating_add(2).min(area.height);
     let fits = tall.saturating_sub(2);
@@ -98,7 +98,7 @@ fn menu(screen: &mut Screen<'_>, area: Rect, title: &str, entries: &[(String, St
         Constraint::Length(names + 1),
         Constraint::Fill(1),
     ];
-    // The selected one is the last in view where they do not all fit.
+    // If the entries do not all fit, the selected one is the last in view.
     let first = (selected + 1).saturating_sub(inside.height.into());
     let table = Table::new(rows, widths).row_highlight_style(theme.selected());
     let mut state = TableState::new().with_offset(first).with_selected(selected);

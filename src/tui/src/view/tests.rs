@@ -5,7 +5,7 @@ pub(super) mod fixture;
 mod gallery;
 mod labels;
 mod legends;
+mod messages;
 mod names;
 mod rules;
 mod screens;
-mod told;

@@ -1,8 +1,8 @@
 //! Colours and glyphs: what each meaning looks like at each colour depth.
 //!
-//! Two rules hold everywhere. Colour never carries a meaning alone: every state has its own glyph too, so a mono
-//! terminal, a text copy of the screen and a colour-blind reader lose nothing. And the terminal's own foreground and
-//! background are kept, so that the dashboard is at home on dark and light terminals alike.
+//! Two rules hold everywhere. Every state has its own glyph besides its colour, so that nothing is lost on a monochrome
+//! terminal, in a text copy of the screen, or to a colour-blind reader. The terminal's own foreground and background are
+//! kept, so that the dashboard suits dark and light terminals.
 
 mod palette;
 #[cfg(test)]
@@ -14,12 +14,12 @@ use ratatui::style::{Color, Modifier, Style};
 use crate::model::{Colors as Depth, Term};
 use palette::{Swatch, swatch};
 
-/// A meaning that has a look.
+/// The meaning of a text or a cell, which decides its colour and glyph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ink {
     /// Held by the program.
     Allocated,
-    /// Reserved by the allocator, held by nobody.
+    /// Reserved by the allocator, not in use by the program.
     Cached,
     /// Freed, still in use by queued GPU work.
     Pending,
@@ -35,13 +35,13 @@ pub(super) enum Ink {
     Tag(u8),
     /// Something to act on.
     Warning,
-    /// Something that is as it should be.
+    /// Something that went well.
     Good,
     /// Titles, keys, the cursor.
     Accent,
     /// Labels, frames, axes.
     Dim,
-    /// What the eye should read first.
+    /// Text to be read first.
     Strong,
     /// Everything else: the terminal's own foreground.
     Plain,
@@ -61,22 +61,22 @@ pub(super) struct Tile {
 pub(super) struct Theme {
     /// Colours.
     pub(super) depth: Depth,
-    /// Only ASCII leaves the program.
+    /// Whether only ASCII is written.
     pub(super) ascii: bool,
 }
 
 impl Theme {
-    /// The look of this terminal.
+    /// Returns the theme of a terminal.
     pub(super) fn of(term: &Term) -> Self {
         Theme::new(term.colors, term.ascii)
     }
 
-    /// A theme for a colour depth and a glyph set.
+    /// Creates a theme for a colour depth and a glyph set.
     pub(super) fn new(depth: Depth, ascii: bool) -> Self {
         Theme { depth, ascii }
     }
 
-    /// Style of text with this meaning.
+    /// Returns the style of text with this meaning.
     pub(super) fn ink(&self, ink: Ink) -> Style {
         let style = Style::new();
         match ink {
@@ -97,7 +97,7 @@ impl Theme {
         }
     }
 
-    /// The flat colour of a meaning; `None` where the depth has none for it.
+    /// Returns the flat colour of a meaning, or `None` where the depth has none for it.
     pub(super) fn color(&self, ink: Ink) -> Option<Color> {
         let Swatch {
             base, indexed, basic, ..
@@ -110,7 +110,7 @@ impl Theme {
         }
     }
 
-    /// The cell that fills an area of this state. With colours to spare it is a quiet texture on a solid ground.
+    /// Returns the cell that fills an area of this state. With 256 colours or more it is a faint texture on a solid background.
     pub(super) fn tile(&self, ink: Ink) -> Tile {
         let glyph = self.glyph(ink);
         let style = self.ink(ink).remove_modifier(Modifier::BOLD);
@@ -121,8 +121,8 @@ impl Theme {
         Tile { glyph, style }
     }
 
-    /// The flat colour that looks like a tile from afar, for cells that are part this state and part another.
-    /// `None`: nothing is drawn.
+    /// Returns the flat colour closest to a tile of this state, for cells that are part this state and part another. `None`:
+    /// nothing is drawn.
     pub(super) fn ground(&self, ink: Ink) -> Option<Color> {
         if matches!(ink, Ink::Free | Ink::Unmapped) {
             return None;
@@ -141,7 +141,7 @@ impl Theme {
         }
     }
 
-    /// Texture and ground of a filled cell.
+    /// Returns the texture and background of a filled cell.
     fn texture(&self, ink: Ink) -> Option<(Color, Color)> {
         let swatch = swatch(ink)?;
         match self.depth {
@@ -154,14 +154,14 @@ impl Theme {
         }
     }
 
-    /// A lighter shade, for what is under the cursor. `None` without true colour.
+    /// Returns a lighter shade for the block under the cursor, or `None` without true colour.
     pub(super) fn bright(&self, ink: Ink) -> Option<Color> {
         (self.depth == Depth::True)
             .then(|| swatch(ink).map(|s| rgb(s.bright)))
             .flatten()
     }
 
-    /// The glyph of a state.
+    /// Returns the glyph of a state.
     pub(super) fn glyph(&self, ink: Ink) -> char {
         let (unicode, ascii) = match ink {
             Ink::Allocated => ('█', '#'),
@@ -183,7 +183,7 @@ impl Theme {
         if self.ascii { ascii } else { unicode }
     }
 
-    /// A letter on a coloured ground, if there is one.
+    /// Returns the style of a letter on a coloured background, reversed if there is no colour.
     pub(super) fn on(&self, ground: Option<Color>) -> Style {
         let dark = match self.depth {
             Depth::True => rgb(palette::ON_GROUND),
@@ -195,7 +195,7 @@ impl Theme {
         }
     }
 
-    /// Colour of a graph at a height from 0 (foot) to 1 (top): deep at the foot, bright at the top.
+    /// Returns the style of a graph at a height from 0 (bottom, dark) to 1 (top, bright).
     pub(super) fn gradient(&self, ink: Ink, height: f64) -> Style {
         let Some(Swatch { deep, bright, .. }) = swatch(ink) else {
             return self.ink(ink);
@@ -209,7 +209,7 @@ impl Theme {
         }
     }
 
-    /// A darker shade of a state, for the seams between blocks. `None` where the depth cannot show one.
+    /// Returns a darker shade of a state for the seams between blocks, or `None` where the depth cannot show one.
     pub(super) fn seam(&self, ink: Ink) -> Option<Color> {
         match self.depth {
             Depth::True => swatch(ink).map(|s| rgb(s.deep)),
@@ -218,7 +218,7 @@ impl Theme {
         }
     }
 
-    /// Style of the selected row or tab.
+    /// Returns the style of the selected row or tab.
     pub(super) fn selected(&self) -> Style {
         match self.depth {
             Depth::True => Style::new().bg(rgb(palette::SELECTED)).fg(rgb(palette::ON_SELECTED)),
@@ -227,32 +227,32 @@ impl Theme {
         }
     }
 
-    /// Whether partial blocks with a foreground and a background can be drawn.
+    /// Checks whether partial blocks with a foreground and a background can be drawn.
     pub(super) fn has_eighths(&self) -> bool {
         !self.ascii && self.depth != Depth::Mono
     }
 
-    /// Replaces what this terminal cannot show: in ASCII mode every other character becomes its nearest relative.
-    pub(super) fn spell(&self, buffer: &mut Buffer) {
+    /// Replaces every other character by a similar one in ASCII mode.
+    pub(super) fn to_ascii(&self, buffer: &mut Buffer) {
         if !self.ascii {
             return;
         }
         for cell in buffer.content.iter_mut().filter(|cell| !cell.symbol().is_ascii()) {
             let mut letters = cell.symbol().chars();
-            let relative = match (letters.next(), letters.next()) {
-                (Some(letter), None) => relative(letter),
+            let lookalike = match (letters.next(), letters.next()) {
+                (Some(letter), None) => ascii_lookalike(letter),
                 _ => '?',
             };
-            cell.set_char(relative);
+            cell.set_char(lookalike);
         }
     }
 }
 
-/// The ASCII character that looks most like another one.
-fn relative(c: char) -> char {
+/// Returns the ASCII character that looks most like `c`.
+fn ascii_lookalike(c: char) -> char {
     match c {
         '·' | '•' => '-',
-        // Not a full stop: what is cut must not read as finished.
+        // Not a full stop, which would make a cut text look complete.
         '…' => '~',
         '│' | '┊' | '▏' | '▌' => '|',
         // Where a block begins.
@@ -285,7 +285,7 @@ fn rgb((r, g, b): palette::Rgb) -> Color {
 
 fn mix(from: palette::Rgb, to: palette::Rgb, share: f64) -> palette::Rgb {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    // Between two bytes, so the rounded value is a byte too.
+    // The value lies between two bytes, so it fits into one.
     let channel = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
     (channel(from.0, to.0), channel(from.1, to.1), channel(from.2, to.2))
 }

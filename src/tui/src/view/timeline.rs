@@ -1,4 +1,4 @@
-//! Timeline: what a device's memory was used for, with the events that changed it.
+//! Timeline: the use of a device's memory over time, with the events that changed it.
 
 mod axis;
 mod events;
@@ -19,7 +19,7 @@ use crate::wrap::{cut, width};
 use axis::{MemoryAxis, TimeAxis, top_of};
 use window::{Window, columns, fill};
 
-/// The stack, from the foot up.
+/// The layers of the stack, from the bottom up.
 const LAYERS: [Ink; 3] = [Ink::Allocated, Ink::Cached, Ink::Other];
 
 /// Draws the view.
@@ -45,7 +45,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let lanes = [u16::from(inside.height >= 7), u16::from(inside.height >= 9)];
     let ui = &screen.model.ui.timeline;
     let legends = match inside.height {
-        // Tags have names and take two lines, events one.
+        // Tags take two lines, events one.
         14.. if ui.by_tag => 3,
         12.. => 2,
         _ => 1,
@@ -59,16 +59,16 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 
     let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
     let window = Window::new(ui.span, newest.saturating_sub(ui.back), plot.width);
-    let patience = (3 * screen.model.setup.interval).max(2 * SECOND);
+    let max_gap = (3 * screen.model.setup.interval).max(2 * SECOND);
     let past = tags::past(screen.model, device).filter(|_| ui.by_tag);
-    let by_tag = past.map(|past| tags::Stack::new(past, window, patience, ui.back == 0));
+    let by_tag = past.map(|past| tags::Stack::new(past, window, max_gap, ui.back == 0));
     match &by_tag {
         Some(stack) => {
             let top = top_of(stack.most(), device.memory.value().map_or(0, |m| m.total));
             screen.render(MemoryAxis { theme, top }, chart);
             stack.draw(screen, plot, top);
         }
-        None => by_state(screen, chart, plot, device, window, patience),
+        None => by_state(screen, chart, plot, device, window, max_gap),
     }
     let axis = TimeAxis {
         theme,
@@ -100,7 +100,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     events::list(screen, list, device, window);
 }
 
-/// A frame that says which device this is, and of when.
+/// Draws a frame with the name of the device and the span of time, and returns the area inside.
 fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     let theme = screen.theme;
     let ui = &screen.model.ui.timeline;
@@ -129,10 +129,10 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     let mut x = Panel::behind(&title);
     let simulated = device.kind == DeviceKind::Simulated;
     let room = area.width.saturating_sub(x + width(&note) + 5);
-    if simulated && room < badge::LEAST {
+    if simulated && room < badge::MIN_WIDTH {
         note.clear();
     }
-    // Where there is no frame, there is no line for it either.
+    // Without a frame there is no line for the label.
     let label = if simulated && Panel::fits(area) {
         let room = match note.is_empty() {
             true => area.width.saturating_sub(x + 2),
@@ -159,11 +159,11 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     inside
 }
 
-/// By state: the device's memory, of everyone or of the programs that publish.
-fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, window: Window, patience: Nanos) {
+/// Draws the device's memory by state: that of all programs, or only of those that publish.
+fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, window: Window, max_gap: Nanos) {
     let theme = screen.theme;
     let own = screen.model.ui.timeline.own;
-    let columns = columns(device, window, patience);
+    let columns = columns(device, window, max_gap);
     let total = device.memory.value().map_or(0, |m| m.total);
     let height = |m: &Partition| if own { m.reserved() } else { m.used() };
     let most = columns.iter().flatten().map(|m| height(m)).max().unwrap_or(0);
@@ -177,7 +177,7 @@ fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, w
     screen.render(StackedGraph { theme, layers, columns }, plot);
 }
 
-/// What the colours mean, with the newest figures.
+/// Draws what the colours mean, with the newest figures.
 fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     let Some(memory) = device.memory.value() else {
         return;
@@ -216,7 +216,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     screen.render(legend, area);
 }
 
-/// What the signs of events and the bands of phases mean, and at the right how many events are not shown.
+/// Draws what the glyphs of events and the bands of phases mean, and at the right the number of missing events.
 fn sign_legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
     let theme = screen.theme;
     let mut line = events::legend(&theme, device, window, area.width);

@@ -1,4 +1,4 @@
-//! Pictures that ratatui has no widget for. Each draws only inside its area, in every size down to nothing.
+//! Widgets that ratatui does not have. Each draws only inside its area, whatever its size; an area may be empty.
 //!
 //! Colours and glyphs come from the [`Theme`](super::theme::Theme) in each widget's `theme` field.
 
@@ -18,7 +18,7 @@ pub(super) mod tests;
 
 pub(super) use axis::ceiling;
 pub(super) use bar::{MemoryBar, Meter, Part, swatch};
-pub(super) use block_map::{BlockMapState, BlockMapWidget, LOOKS, Seen, ink_of, sign};
+pub(super) use block_map::{BlockMapState, BlockMapWidget, LOOKS, LookCounts, ink_of, sign};
 pub(super) use event_strip::{EventStrip, FailureLines, mark_look};
 pub(super) use graph::{StackedGraph, shade};
 pub(super) use histogram::SizeHistogram;

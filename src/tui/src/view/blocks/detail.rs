@@ -16,17 +16,17 @@ use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{SizeHistogram, ink_of};
 use crate::wrap::{cut, width};
 
-/// Whether a block is the first piece of a stitched one, which has the figures of the whole request.
+/// Checks whether a block is the first piece of a stitched block. It has the figures of the whole request.
 fn is_first_piece(block: &Block) -> bool {
     block.requested > block.size
 }
 
-/// Whether a block is a piece of a stitched one other than the first: nobody asked for it alone.
+/// Checks whether a block is a later piece of a stitched block. Its own requested size is 0.
 fn is_further_piece(block: &Block) -> bool {
     block.state == BlockState::Part || block.state == BlockState::PendingFree && block.requested == 0
 }
 
-/// The state in words, which the panel of a wide screen has room for.
+/// Returns the block's state in words that fit into the panel of a wide screen.
 fn state_text(block: &Block) -> String {
     match block.state {
         BlockState::Allocated if is_first_piece(block) => "allocated, the first of its pieces".into(),
@@ -42,7 +42,7 @@ fn state_text(block: &Block) -> String {
     }
 }
 
-/// Which requests a block's memory serves: those of a size, and of a named pool if it is of one.
+/// Returns the pool that a block belongs to: its size class, after its name if it has one.
 fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
     let size = match pool {
         PoolId::SMALL => "small".into(),
@@ -59,8 +59,8 @@ fn pool_text(map: &BlockMap, segment: usize, pool: PoolId) -> String {
     }
 }
 
-/// A stream by its handle, or a per-thread default stream by the number that tells it from those of other threads, which has up to twelve digits
-/// and fits the panel.
+/// Returns a stream's handle, or the number of a per-thread default stream. The number has up to twelve digits and fits the
+/// panel.
 fn stream_text(stream: u64) -> String {
     match stream {
         0 => "default".into(),
@@ -70,7 +70,8 @@ fn stream_text(stream: u64) -> String {
     }
 }
 
-/// A block's size (its label takes five columns of the panel's line), and how much of it nobody asked for where the block tells what was.
+/// Returns a block's size and, if the block has a requested size of its own (`tells`), the rounding in it. The label takes
+/// five columns of the panel's line.
 fn size_text(block: &Block, tells: bool) -> String {
     let size = units::bytes(block.size);
     let rounding = block.size.saturating_sub(block.requested);
@@ -84,7 +85,7 @@ fn size_text(block: &Block, tells: bool) -> String {
     }
 }
 
-/// What is known of a block, as label and text.
+/// Returns the known facts of a block as pairs of label and text.
 fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, String)> {
     let held = matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
     let tells = held && !is_further_piece(block);
@@ -93,7 +94,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
         ("size", size_text(block, tells)),
     ];
     if tells && is_first_piece(block) {
-        facts.push(("requested in all", units::bytes(block.requested)));
+        facts.push(("requested in total", units::bytes(block.requested)));
     } else if tells {
         facts.push(("requested", units::bytes(block.requested)));
     }
@@ -117,7 +118,7 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
     facts
 }
 
-/// The panels at the right of a wide screen.
+/// Draws the panels at the right of a wide screen.
 pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, process: Option<&Process>) {
     let theme = screen.theme;
     let [block_area, mut rest] = Layout::vertical([Constraint::Length(11), Constraint::Min(0)]).areas(area);
@@ -145,7 +146,7 @@ pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, proces
     }
 }
 
-/// A frame with a title; the area inside.
+/// Draws a frame with a title and returns the area inside.
 fn panel(screen: &mut Screen<'_>, area: Rect, title: &str) -> Rect {
     let panel = Panel::new(screen.theme).title(title);
     let inside = panel.inner(area);
@@ -163,7 +164,7 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
         ("cached", units::bytes(f.cached)),
     ]);
     if f.pending > 0 {
-        facts.push(("of it pending", units::bytes(f.pending)));
+        facts.push(("of which pending", units::bytes(f.pending)));
     }
     facts.extend([
         ("largest free block", units::bytes(f.largest_free)),
@@ -176,7 +177,7 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The state of a block with its look.
+/// Returns the glyph of a block's state with its name.
 fn state_line(theme: &Theme, block: &Block, room: u16) -> Line<'static> {
     let tile = theme.tile(ink_of(block.state));
     let text = cut(&state_text(block), room.saturating_sub(2), "…");
@@ -187,7 +188,7 @@ fn state_line(theme: &Theme, block: &Block, room: u16) -> Line<'static> {
     ])
 }
 
-/// Labels at the left, figures at the right, a line each.
+/// Draws one line per pair: the label at the left, the text at the right.
 fn pairs(screen: &mut Screen<'_>, area: Rect, rows: &[(&'static str, String)]) {
     let dim = screen.theme.ink(Ink::Dim);
     for (line, (label, text)) in area.rows().zip(rows) {
@@ -198,7 +199,7 @@ fn pairs(screen: &mut Screen<'_>, area: Rect, rows: &[(&'static str, String)]) {
     }
 }
 
-/// The same in three lines for narrow screens.
+/// Draws the facts of the block under the cursor as running text, for narrow screens.
 pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
     let Some((segment, block)) = screen.model.cursor_block() else {
         return;
@@ -214,7 +215,7 @@ pub(super) fn lines(screen: &mut Screen<'_>, area: Rect, map: &BlockMap) {
         if line.width() + usize::from(wide) > area.width.into() {
             lines.push(std::mem::replace(&mut line, Line::raw("  ")));
         }
-        // One that is too long for a line of its own is seen to be.
+        // A text that is too long for a line of its own ends in an ellipsis.
         let room = area.width.saturating_sub(line.width() as u16 + width(label) + 1);
         let text = cut(&text, room, "…");
         line.extend([

@@ -1,4 +1,4 @@
-//! What is said below a view: findings, and for a while a message.
+//! The lines below a view: the findings and, for a few seconds, a message.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -11,26 +11,26 @@ use crate::view::theme::Ink;
 use crate::view::{Screen, overview};
 use crate::wrap::{width, wrap, wrap_to};
 
-/// Lines that a sentence takes at most.
+/// The most lines of one sentence.
 const SENTENCE: u16 = 3;
-/// A sentence that leaves fewer columns of its line has a further line already where that is taken from a view: one that grows by a
-/// digit moves nothing.
+/// A sentence that leaves fewer columns of its last line gets one more line in advance, if the view has to give it up. A
+/// figure that grows by a digit then moves nothing on the screen.
 const SLACK: u16 = 8;
-/// Findings that a view with empty lines shows at most.
+/// The most findings below a view that has empty lines.
 const MOST: usize = 5;
 
-/// What the lines below the view are for.
+/// How the lines below the view are used.
 pub(super) struct Foot {
-    /// Lines of each finding that is shown.
+    /// Lines of each shown finding.
     pub(super) lines: Vec<u16>,
-    /// Lines of the message besides that of the keys.
+    /// Lines of the message, without the line it shares with the keys.
     pub(super) message: u16,
-    /// How many of all those the view gives up.
+    /// How many of these lines the view gives up.
     pub(super) taken: u16,
 }
 
-/// Shares out the lines below the view. So many findings have a line each already; what is too long for its line takes more,
-/// of those that the view leaves empty: the message first, which goes soon, and leaves the keys their line where it can.
+/// Divides the lines below the view. `certain` findings have one line each. Longer texts take more of the lines that the view
+/// leaves empty: the message first, because it disappears soon, and so that the keys keep their line where possible.
 pub(super) fn plan(screen: &Screen<'_>, area: Rect, view: Rect, findings: &[&Finding], certain: usize) -> Foot {
     let model = screen.model;
     let overview = model.ui.view == View::Overview;
@@ -41,7 +41,7 @@ pub(super) fn plan(screen: &Screen<'_>, area: Rect, view: Rect, findings: &[&Fin
     };
     let beyond = |i: usize| u16::from(i >= certain);
     let longer = |(i, finding): (usize, &&Finding)| {
-        // What says how many more there are takes a part of the last line.
+        // The count of hidden findings takes a part of the last line.
         let tail = match i + 1 == shown {
             true => tail(findings.len() - shown, false),
             false => None,
@@ -60,7 +60,7 @@ pub(super) fn plan(screen: &Screen<'_>, area: Rect, view: Rect, findings: &[&Fin
     let more: u16 = wanted.iter().enumerate().map(|(i, more)| beyond(i) + more).sum();
     let given = match area.height {
         _ if overview && message + more > 0 => overview::spare(screen, view, message + more),
-        // The other views leave none empty, and give some up where they are tall, but not to a message.
+        // The other views have no empty lines. Tall ones give some up, but not to a message.
         _ if overview => 0,
         ..24 => 0,
         24..30 => more.min(1),
@@ -84,14 +84,14 @@ pub(super) fn plan(screen: &Screen<'_>, area: Rect, view: Rect, findings: &[&Fin
     }
 }
 
-/// A finding with its mark, and how many more there are that are not shown.
+/// Draws a finding with its mark, and the number of hidden findings behind the last one.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidden: usize) {
     let style = match finding.severity {
         Severity::Error => severity(screen, finding.severity).1,
         _ => Style::new(),
     };
     let full = room_of(area);
-    // What has a further line before it needs it uses it.
+    // A sentence that got one more line in advance is wrapped over it.
     let less = match screen.model.ui.view {
         View::Overview => full,
         _ => full.saturating_sub(SLACK),
@@ -115,17 +115,17 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidde
     screen.hit(area, Target::Findings);
 }
 
-/// Lines of a sentence in so many columns, of which the last has room for a tail.
+/// Returns the lines of a sentence of `room` columns, the last of which has space for a tail.
 fn lines(text: &str, room: u16, tail: u16) -> u16 {
     let lines = wrap(text, room);
     let last = lines.last().map_or(0, |line| width(line));
     lines.len() as u16 + u16::from(last + tail > room)
 }
 
-/// The key that shows all of them in full.
+/// The key that shows all findings in full.
 const MORE: &str = "m";
 
-/// What that key would show besides: so many findings, or the rest of one that is cut.
+/// Returns what that key would add: the hidden findings, or the rest of a cut one.
 fn tail(hidden: usize, cut: bool) -> Option<String> {
     match (hidden, cut) {
         (0, false) => None,
@@ -134,28 +134,28 @@ fn tail(hidden: usize, cut: bool) -> Option<String> {
     }
 }
 
-/// Columns that it takes with its key, and with air before it.
+/// Returns the columns of a tail with its key and the blank before them.
 fn tail_width(tail: Option<&str>) -> u16 {
     tail.map_or(0, |tail| 2 + width(MORE) + 1 + width(tail))
 }
 
-/// Columns of a sentence beside its mark.
+/// Returns the columns of a sentence beside its mark.
 fn room_of(area: Rect) -> u16 {
     area.width.saturating_sub(4)
 }
 
-/// Lines that a message takes.
+/// Returns the lines of a message.
 pub(super) fn message_lines(text: &str, area: Rect) -> u16 {
     (wrap(text, room_of(area)).len() as u16).clamp(1, SENTENCE)
 }
 
-/// A message in its lines.
+/// Draws a message.
 pub(super) fn message(screen: &mut Screen<'_>, area: Rect, toast: &Toast) {
     let look = (room_of(area), Style::new());
     sentence(screen, area, toast.severity, &toast.text, look);
 }
 
-/// A sentence with its mark, in the lines of an area and so many columns. What does not fit into them is cut.
+/// Draws a sentence with its mark, wrapped at `room` columns. What does not fit into the area's lines is cut.
 fn sentence(screen: &mut Screen<'_>, area: Rect, how: Severity, text: &str, (room, style): (u16, Style)) {
     let (mark, mark_style) = severity(screen, how);
     let parts = wrap_to(text, room, area.height.into()).into_iter().enumerate();

@@ -1,4 +1,4 @@
-//! The steps so far, the current one in full, and what can be chosen now.
+//! The steps of a demo: those before in one line each, the current one in full, and the choices.
 
 use gpumem_text::units;
 use ratatui::layout::Rect;
@@ -11,13 +11,13 @@ use crate::view::layout::clip;
 use crate::view::theme::Ink;
 use crate::wrap::{width, wrap, wrap_to};
 
-/// A line of pieces.
+/// Returns a line made of styled pieces.
 fn line(pieces: impl IntoIterator<Item = (String, Style)>) -> Line<'static> {
     let spans = pieces.into_iter().map(|(text, style)| Span::styled(text, style));
     Line::from_iter(spans)
 }
 
-/// What fits of a line into so many columns, with an ellipsis where something is missing.
+/// Cuts a line to `room` columns. An ellipsis stands for what is missing.
 fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
     let cut = |span: Span<'static>| {
         let content = clip(&span.content, room);
@@ -27,7 +27,7 @@ fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
     Line::from_iter(line.spans.into_iter().map(cut)).style(line.style)
 }
 
-/// Draws the steps; when there are too many lines the oldest leave, and what is left out can be scrolled to.
+/// Draws the steps. When there are too many lines, the oldest are left out; the user can scroll to them.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let all = usize::from(area.height);
     let mut now = present(screen, demo, area.width, None);
@@ -35,7 +35,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     if now.len() > all {
         whole = present(screen, demo, area.width, Some(usize::MAX));
         now = present(screen, demo, area.width, Some(0));
-        // What is left goes to the report, then to the past.
+        // The remaining lines go to the report first, then to earlier steps.
         if now.len() < all {
             now = present(screen, demo, area.width, Some(all - now.len()));
         }
@@ -46,7 +46,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     whole.splice(0..0, past.iter().cloned());
     let below = whole.len().saturating_sub(above + all);
     let first: Vec<Line<'static>> = past[above..].iter().cloned().chain(now).take(all).collect();
-    // In brief something is left out from some line on.
+    // The brief form differs from the full one from some line on.
     let alike = first.iter().zip(&whole[above..]).take_while(|(a, b)| a == b).count();
     let (lines, page) = match screen.model.ui.demo_scroll.clamp(-(above as i32), below as i32) {
         0 => (first, alike),
@@ -64,8 +64,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     }
 }
 
-/// The current step and what follows from it. In brief: without air and figures, and with so many lines of the long
-/// report of a failure.
+/// Returns the lines of the current step and of what follows it. `brief` leaves out blank lines and figures, and limits the
+/// report of a failure to that many lines.
 fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: Option<usize>) -> Vec<Line<'static>> {
     let mut lines = vec![];
     if let Some(current) = demo.steps.last() {
@@ -94,7 +94,7 @@ fn past_line(screen: &Screen<'_>, step: &DemoStep) -> Line<'static> {
     ])
 }
 
-/// So many lines of a report; where they do not hold all of it, of what would have helped.
+/// Returns at most `most` lines of a report. If they do not hold all of it, they begin at what would have helped.
 fn report(text: &str, width: u16, most: Option<usize>) -> Vec<String> {
     let all = wrap(text, width);
     match most {
@@ -147,7 +147,7 @@ fn current_lines(
     out.push(Line::default());
     if let Some(oom) = &step.oom {
         let text = format!(
-            "failed: {} asked for, {} free in all, {} in one piece",
+            "failed: {} requested, {} free in total, {} in one piece",
             units::bytes(oom.requested),
             units::bytes(oom.free_total),
             units::bytes(oom.largest_free)
@@ -174,11 +174,11 @@ fn current_lines(
         ]));
     }
     if brief.is_some() || demo.paced() {
-        // The panel beside says the same, and of a replay, which goes on meanwhile, what is so now.
+        // The memory panel shows the same figures. Those of a replay, which goes on, are newer there.
         return;
     }
     if demo.running() && !demo.stepped() {
-        // It goes on meanwhile, and the panel beside has what is so now.
+        // The demo goes on, and the memory panel shows what it holds now.
         out.push(Line::styled("  and at the step's end", dim));
     }
     let s = &step.stats;
@@ -199,7 +199,7 @@ fn current_lines(
     out.push(figures);
 }
 
-/// Choices, notices, and how it ended.
+/// Adds the choices, the notice and the outcome.
 fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo, width: u16) {
     let theme = screen.theme;
     let (dim, plain) = (theme.ink(Ink::Dim), Style::new());
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_cut_keeps_its_looks() {
+    fn cut_line_keeps_its_styles() {
         let dim = Style::new().dim();
         let cut = fit(Line::styled("abcdef", dim), 4);
         assert_eq!(cut, Line::styled("abc…", dim));

@@ -1,4 +1,4 @@
-//! One device: its name, its bar, its legend, its sensors, its newest past.
+//! One device: its name, bar, legend, sensors and recent history.
 
 mod memory;
 mod sensors;
@@ -14,10 +14,10 @@ use crate::view::widgets::{HistoryGraph, SECONDS, Spark, used_shares};
 use crate::view::{Screen, badge, history};
 use crate::wrap::width;
 
-/// Before the name of the selected device, where there are several.
+/// Marks the selected device where there are several.
 const SELECTED: &str = "▸";
 
-/// From this width on a device's address stands in its title.
+/// From this width on a device's title has its PCI address.
 const WIDE: u16 = 140;
 
 /// How much of a device is shown.
@@ -27,8 +27,8 @@ pub(super) enum Tier {
     Tall,
     /// Framed, with a smaller graph.
     Framed,
-    /// Title, bar, legend, sensors with a spark, and a line of air.
-    Airy,
+    /// Title, bar, legend, sensors with a sparkline, and a blank line.
+    Expanded,
     /// Title, bar, legend.
     Compact,
     /// A bar with its name on one line.
@@ -37,14 +37,14 @@ pub(super) enum Tier {
 
 impl Tier {
     /// Tallest first.
-    pub(super) const ALL: [Tier; 5] = [Tier::Tall, Tier::Framed, Tier::Airy, Tier::Compact, Tier::Bar];
+    pub(super) const ALL: [Tier; 5] = [Tier::Tall, Tier::Framed, Tier::Expanded, Tier::Compact, Tier::Bar];
 
-    /// Lines it takes.
+    /// Returns the least number of lines that a device takes.
     pub(super) fn lines(self) -> u16 {
         match self {
             Tier::Tall => 14,
             Tier::Framed => 10,
-            Tier::Airy => 5,
+            Tier::Expanded => 5,
             Tier::Compact => 3,
             Tier::Bar => 1,
         }
@@ -55,11 +55,11 @@ impl Tier {
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, tier: Tier) {
     let several = screen.model.world().devices.len() > 1;
     let selected = several && screen.model.selected_device().is_some_and(|d| d.key == device.key);
-    // Its label says it, too.
+    // The label of a simulated device begins with SIM.
     screen.labelled |= device.kind == DeviceKind::Simulated && area.width >= width(&device.label) + 6;
     match tier {
         Tier::Tall | Tier::Framed => framed(screen, area, device, selected),
-        Tier::Airy | Tier::Compact => lines(screen, area, device, selected, tier == Tier::Airy),
+        Tier::Expanded | Tier::Compact => lines(screen, area, device, selected, tier == Tier::Expanded),
         Tier::Bar => one_line(screen, area, device, selected),
     }
 }
@@ -70,7 +70,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) 
         false => device.label.clone(),
     };
     let inside = screen.panel(area, &title, "");
-    // Between the title, with what is before it and one column of air behind it, and the corner.
+    // The line between the title, with the blank behind it, and the corner.
     let [_, beside_title, _] = Layout::horizontal([
         Constraint::Length(width(&title) + 4),
         Constraint::Fill(1),
@@ -78,13 +78,13 @@ fn framed(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) 
     ])
     .areas(area);
     name(screen, beside_title, device, (true, area.width >= WIDE));
-    let air = u16::from(area.height >= Tier::Tall.lines());
+    let blank = u16::from(area.height >= Tier::Tall.lines());
     let [_, bar, _, legend_line, _, lower] = Layout::vertical([
-        Constraint::Length(air),
+        Constraint::Length(blank),
         Constraint::Length(2),
-        Constraint::Length(air),
+        Constraint::Length(blank),
         Constraint::Length(1),
-        Constraint::Length(air),
+        Constraint::Length(blank),
         Constraint::Fill(1),
     ])
     .areas(inside);
@@ -108,13 +108,13 @@ fn framed(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) 
     screen.render(widget, graph);
 }
 
-fn lines(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool, airy: bool) {
+fn lines(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool, expanded: bool) {
     let theme = screen.theme;
     let [title, bar, legend_line, sensors, _] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(1),
-        Constraint::Length(airy.into()),
+        Constraint::Length(expanded.into()),
         Constraint::Fill(1),
     ])
     .areas(area.inner(Margin::new(1, 0)));
@@ -131,12 +131,12 @@ fn lines(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool, a
     name(screen, beside_label, device, (false, title.width >= WIDE));
     memory::bar(screen, bar, device);
     memory::legend(screen, legend_line, device);
-    if airy {
+    if expanded {
         sensors_and_spark(screen, sensors, device);
     }
 }
 
-/// What the sensors say on one line, with a spark behind it where there is room for one.
+/// Draws the sensors on one line, with a sparkline behind them where there is room for one.
 fn sensors_and_spark(screen: &mut Screen<'_>, line: Rect, device: &Device) {
     let theme = screen.theme;
     let [gap, seconds] = match line.width >= 70 {
@@ -190,10 +190,10 @@ fn one_line(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool
     memory::bar(screen, bar, device);
 }
 
-/// What stands behind the bar of a device that has one line, in the fullest words that leave room for it.
+/// Returns the text behind the bar of a device that has one line: the longest that leaves room for the bar.
 fn beside_bar(device: &Device, room: u16) -> (String, Ink) {
     let (texts, ink) = match (device.memory.value(), texts::lost(device)) {
-        // The bar's place says why there is no figure.
+        // The reason for the missing figure is written in place of the bar.
         (None, _) => return (String::new(), Ink::Plain),
         (_, Some((long, short))) => ([long, short].map(str::to_owned), Ink::Warning),
         _ => (
@@ -201,17 +201,18 @@ fn beside_bar(device: &Device, room: u16) -> (String, Ink) {
             Ink::Plain,
         ),
     };
-    // A bar says more than words that leave it no room.
+    // The bar matters more than a text that leaves no room for it.
     let text = texts.into_iter().find(|text| width(text) + 8 <= room);
     (text.unwrap_or_default(), ink)
 }
 
-/// The rest of a title: that a device is simulated, what it is called, and how much is used. In a frame's line each has air around it.
+/// Draws the rest of a title: the label of a simulated device, its name, and the memory in use. On a frame each has blanks
+/// around it.
 fn name(screen: &mut Screen<'_>, area: Rect, device: &Device, (in_frame, wide): (bool, bool)) {
     let theme = screen.theme;
     let (text, style) = match texts::lost(device) {
         Some((text, _)) => (text.to_owned(), theme.ink(Ink::Warning)),
-        // A frame has a colour that its text does not take on.
+        // The text does not take on the colour of the frame.
         None => (texts::used(device).unwrap_or_default(), Style::new().fg(Color::Reset)),
     };
     let fits = !text.is_empty() && width(&text) + 3 <= area.width;
@@ -223,7 +224,7 @@ fn name(screen: &mut Screen<'_>, area: Rect, device: &Device, (in_frame, wide): 
     let columns = used.width().try_into().unwrap_or(u16::MAX);
     let [mut left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(columns)]).areas(area);
     screen.render(used, right);
-    if device.kind == DeviceKind::Simulated && 1 + badge::LEAST < left.width {
+    if device.kind == DeviceKind::Simulated && 1 + badge::MIN_WIDTH < left.width {
         let room = left.width - 2;
         let label = badge::label(screen, left, 1, room).unwrap_or_default();
         let label = Line::from_iter([Span::raw(" "), label]);

@@ -1,4 +1,4 @@
-//! What is wrong with the sources, above everything else.
+//! The notice at the top of the Overview when a source fails.
 
 use gpumem_probe::NvmlState;
 use ratatui::text::{Line, Span};
@@ -8,16 +8,16 @@ use crate::view::theme::{Ink, Theme};
 use crate::words;
 use crate::wrap::wrap;
 
-/// What is wrong, and what can be done about it.
+/// A problem, and what the user can do about it.
 struct Notice {
     /// A warning has a mark.
     ink: Ink,
     what: String,
-    /// Empty where there is nothing to do.
+    /// What to do; empty if there is nothing.
     hint: String,
 }
 
-/// The notice in lines of so many columns, with a line of air below it; none where nothing is wrong.
+/// Returns the lines of the notice and a blank line, or none if nothing is wrong.
 pub(super) fn lines(model: &Model, theme: Theme, width: u16) -> Vec<Line<'static>> {
     let Some(Notice { ink, what, hint }) = Notice::of(model) else {
         return Vec::new();
@@ -72,18 +72,19 @@ impl Notice {
     }
 }
 
-/// What can be seen without a driver, or what is in the way of it.
+/// Returns what can be seen without a driver, or what prevents it.
 fn without_driver(model: &Model) -> String {
     match model.demo.as_ref().and_then(|demo| demo.unpublished.as_ref()) {
         Some(why) => {
-            format!("What runs on a simulated device here cannot be seen: {why}. gpumem-tui doctor looks further.")
+            format!("Programs on a simulated device cannot be seen here: {why}. gpumem-tui doctor looks further.")
         }
         None => "gpumem-tui demo train --device sim shows everything on a simulated device; gpumem-tui doctor says what is missing."
             .to_owned(),
     }
 }
 
-/// Why there is no simulated device where nothing else was asked for. A demo whose channel cannot be made simulates for itself.
+/// Returns why there is no simulated device when only those were asked for. A demo that cannot create its channel still runs,
+/// but cannot be seen.
 fn nothing_simulated(model: &Model) -> Notice {
     match &model.demo {
         Some(demo) if let Some(why) = &demo.unpublished => Notice::new(
@@ -106,7 +107,7 @@ mod tests {
     use crate::view::tests::fixture;
 
     #[test]
-    fn a_failure_has_a_mark_and_what_to_do() {
+    fn failure_has_a_mark_and_a_hint() {
         let told = |width| -> Vec<String> {
             let lines = lines(&fixture::failing(), Theme::default(), width);
             lines.iter().map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! The process table: as many columns as fit, the least important ones leave first.
+//! The process table. The least important columns are dropped first where they do not all fit.
 
 mod columns;
 mod heading;
@@ -22,15 +22,15 @@ use crate::view::widgets::{MemoryBar, Part};
 use crate::wrap::{width, wrap};
 use columns::{GAP, Shown, fit};
 
-/// Lines the table would like for so many rows: heading, rows, frame.
+/// Returns the lines of a table with all of its rows: heading, rows, frame.
 pub(super) fn wanted_lines(rows: usize) -> u16 {
     u16::try_from(rows.max(1)).unwrap_or(u16::MAX).saturating_add(3)
 }
 
-/// How many lines of an area the table leaves empty below its last row. It keeps its frame if it has one.
+/// Returns how many lines the table leaves empty below its last row. A framed table keeps its frame.
 pub(super) fn spare(model: &Model, area: Rect) -> u16 {
     let rows = match model.rows.len() {
-        // What is said instead.
+        // The text in place of rows.
         0 => 4,
         rows => rows,
     };
@@ -41,20 +41,20 @@ pub(super) fn spare(model: &Model, area: Rect) -> u16 {
     area.height.saturating_sub(used)
 }
 
-/// The lowest table with a frame.
+/// The least height of a table with a frame.
 const FRAMED: u16 = 7;
 
 fn framed(model: &Model, area: Rect) -> bool {
     area.height >= FRAMED && area.width >= 60 && model.ui.term.height >= 30
 }
 
-/// The line that says how many devices did not fit, if there is one, and the table below it.
+/// Splits an area into the line with the number of hidden devices, empty if none is hidden, and the table below it.
 pub(super) fn below_note(area: Rect, hidden_devices: usize) -> [Rect; 2] {
     let line = u16::from(hidden_devices > 0 && area.height >= 4);
     Layout::vertical([Constraint::Length(line), Constraint::Fill(1)]).areas(area)
 }
 
-/// Draws the table, with a line that says how many devices did not fit.
+/// Draws the table below a line with the number of hidden devices.
 pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: usize) {
     let [line, rest] = below_note(area, hidden_devices);
     let text = format!(
@@ -71,7 +71,7 @@ pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: us
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let (model, theme) = (screen.model, screen.theme);
     let framed = framed(model, area);
-    // What is below the heading.
+    // The lines below the heading.
     let lines = area.height.saturating_sub(if framed { 3 } else { 1 });
     let in_view = in_view(model, lines);
     let inside = match framed {
@@ -105,13 +105,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     }
     screen.hits.page = rows.height;
     if model.rows.is_empty() {
-        screen.render(nothing(theme, why_no_row(model), rows), rows);
+        screen.render(placeholder(theme, why_no_row(model), rows), rows);
         return;
     }
     screen.hits.first[0] = in_view.start;
     let bar = columns.iter().position(|c| c.0 == Shown::Bar).map(|i| places[i]);
     for (process, line) in listed.into_iter().zip(rows.rows()) {
-        // After the selection, so that its colours keep their meaning.
+        // Drawn after the selection, so that the bar keeps its colours.
         if let (Some(Rect { x, width, .. }), Some(parts)) = (bar, bar_parts(model, process)) {
             let bar = MemoryBar { theme, parts: &parts };
             screen.render(bar, Rect { x, width, ..line });
@@ -120,7 +120,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     }
 }
 
-/// Draws a frame and returns the area inside. The selection reaches from side to side: it takes in the air there.
+/// Draws a frame and returns the area inside. The area includes the blank columns at the sides, which the selection covers.
 fn frame(screen: &mut Screen<'_>, area: Rect, note: &str) -> Rect {
     let inside = screen.panel(area, "Processes", note);
     Rect {
@@ -130,12 +130,12 @@ fn frame(screen: &mut Screen<'_>, area: Rect, note: &str) -> Rect {
     }
 }
 
-/// The widths of columns.
+/// Returns the widths of columns as constraints.
 fn widths(columns: &[(Shown, u16)]) -> impl Iterator<Item = Constraint> {
     columns.iter().map(|&(_, wide)| Constraint::Length(wide))
 }
 
-/// Where columns stand on a line: as in the table, behind one column of air.
+/// Returns the areas of columns on a line, which begin behind one blank column as in the table.
 fn places(line: Rect, columns: &[(Shown, u16)]) -> Vec<Rect> {
     let mut x = line.x + 1;
     let place = |&(_, width): &(Shown, u16)| {
@@ -146,7 +146,7 @@ fn places(line: Rect, columns: &[(Shown, u16)]) -> Vec<Rect> {
     columns.iter().map(place).collect()
 }
 
-/// The rows of these processes, with a column of air before the first column.
+/// Returns a table of processes with a blank column before the first one.
 fn process_table(theme: Theme, columns: &[(Shown, u16)], listed: &[&Process]) -> Table<'static> {
     let row = |process: &&Process| {
         let cells = columns.iter().map(|&column| {
@@ -157,25 +157,25 @@ fn process_table(theme: Theme, columns: &[(Shown, u16)], listed: &[&Process]) ->
     };
     Table::new(listed.iter().map(row), widths(columns))
         .column_spacing(GAP)
-        // The selection reaches over the air.
+        // The selection covers the blank column.
         .highlight_symbol(" ")
         .highlight_spacing(HighlightSpacing::Always)
 }
 
-/// Words at the left of a cell, figures at its right.
+/// Returns a cell with text aligned at the left, or a figure at the right.
 fn cell(shown: Shown, text: String, style: Style) -> Cell<'static> {
     let line = Line::from(Span::styled(text, style));
     Cell::from(if shown.is_text() { line } else { line.right_aligned() })
 }
 
-/// Which rows so many lines show: the selected one is among them.
+/// Returns the rows that `lines` lines show, the selected one among them.
 fn in_view(model: &Model, lines: u16) -> Range<usize> {
     let (all, lines) = (model.rows.len(), usize::from(lines));
     let first = first_in_view(model.ui.hits.first[0], model.selected_row(), lines, all);
     first..all.min(first + lines)
 }
 
-/// Where rows lie above or below those in view, which these are: `3-7 of 22`.
+/// Returns which rows are in view, if not all are: `3-7 of 22`.
 fn some(model: &Model, in_view: Range<usize>) -> Option<String> {
     let all = model.rows.len();
     (in_view.len() < all).then(|| match in_view.len() {
@@ -184,14 +184,14 @@ fn some(model: &Model, in_view: Range<usize>) -> Option<String> {
     })
 }
 
-/// The same in so many columns: where those are few, how many rows lie above and below.
+/// Returns the same in `room` columns: if they are few, the number of rows above and below.
 fn rows_in_view(model: &Model, in_view: Range<usize>, room: u16) -> Option<String> {
     let some = some(model, in_view.clone())?;
     let all = model.rows.len();
     let beyond = [("↑", in_view.start), ("↓", all - in_view.end)];
     let beyond = beyond.iter().filter(|(_, n)| *n > 0).map(|(to, n)| format!("{to}{n}"));
     let beyond = beyond.collect::<Vec<_>>().join(" ");
-    // Whoever scrolls sees one form all the way.
+    // The longest text decides, so that the form does not change while the user scrolls.
     let longest = format!("{all}-{all} of {all}");
     let texts = [
         (format!("{longest} rows"), format!("{some} rows")),
@@ -202,7 +202,7 @@ fn rows_in_view(model: &Model, in_view: Range<usize>, room: u16) -> Option<Strin
     text.map(|(_, text)| text)
 }
 
-/// What the frame says beside its title.
+/// Returns the note beside the frame's title.
 fn note(model: &Model, in_view: Range<usize>) -> String {
     let some = some(model, in_view);
     if !model.ui.filter.text.is_empty() {
@@ -220,12 +220,12 @@ fn note(model: &Model, in_view: Range<usize>) -> String {
     }
 }
 
-/// Allocated and cached (or NVML's figure) as shares of the device; `None` where it is not known.
+/// Returns the parts of a process's bar: allocated and cached, or NVML's figure; `None` where neither is known.
 fn bar_parts(model: &Model, process: &Process) -> Option<[Part; 4]> {
     let device = model.world().devices.iter().find(|d| d.key == process.id.device)?;
     let total = device.memory.value().map(|m| m.total).filter(|&total| total > 0)?;
     if process.figures.is_none() && process.nvml.value().is_none() {
-        // Nobody knows how much it has: an empty bar would say that it has nothing.
+        // An empty bar would claim that the process holds nothing.
         return None;
     }
     let (allocated, cached) = process.figures.as_ref().map_or((0, 0), |f| (f.allocated, f.cached));
@@ -242,7 +242,7 @@ fn bar_parts(model: &Model, process: &Process) -> Option<[Part; 4]> {
     ])
 }
 
-/// Why there is no row, and what to do.
+/// Returns why there is no row, and what to do.
 fn why_no_row(model: &Model) -> &'static str {
     if !model.ui.filter.text.is_empty() {
         return "No process matches the filter. Esc clears it.";
@@ -264,8 +264,8 @@ fn why_no_row(model: &Model) -> &'static str {
     }
 }
 
-/// A text in place of rows.
-fn nothing(theme: Theme, text: &str, area: Rect) -> Paragraph<'static> {
+/// Returns a text in place of rows.
+fn placeholder(theme: Theme, text: &str, area: Rect) -> Paragraph<'static> {
     let lines = wrap(text, area.width.saturating_sub(3).min(90));
     let lines = lines
         .into_iter()
@@ -280,7 +280,7 @@ mod tests {
     use crate::view::tests::fixture;
 
     #[test]
-    fn rows_beyond_those_in_view_are_told_in_the_room_there_is() {
+    fn note_on_hidden_rows_fits_the_space() {
         let mut model = fixture::h100();
         model.rows = [0, 1, 2, 3].repeat(6);
         let told = |in_view, room| rows_in_view(&model, in_view, room).unwrap_or_default();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_in_view_are_as_many_as_fit_with_the_selected_one() {
+    fn selected_row_is_always_in_view() {
         let mut model = fixture::h100();
         for lines in 0..6 {
             assert_eq!(in_view(&model, lines), 0..usize::from(lines.min(4)));

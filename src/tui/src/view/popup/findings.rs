@@ -1,4 +1,4 @@
-//! The findings: all of them, in full. Below a view there is room for some, and for a part of a long one.
+//! All findings in full. The lines below a view hold only some of them, and cut long ones.
 
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -8,12 +8,12 @@ use crate::view::Screen;
 use crate::view::chrome::severity;
 use crate::wrap::wrap;
 
-/// Columns of the widest sentence that is read with ease, with the frame.
+/// The widest popup whose lines are still easy to read, with the frame.
 const WIDE: u16 = 100;
 /// Columns of the mark before a sentence.
 const MARK: u16 = 2;
 
-/// Draws the findings, scrolled by some lines when they do not fit.
+/// Draws the findings, scrolled by `scroll` lines if they do not fit.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
     let wide = area.width.min(WIDE);
     let lines = lines(screen, wide.saturating_sub(4 + MARK));
@@ -21,7 +21,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
     screen.render(Paragraph::new(lines).scroll((scroll, 0)), inside);
 }
 
-/// Sentences in so many columns, with air between them.
+/// Returns the wrapped sentences with blank lines between them.
 fn lines(screen: &Screen<'_>, room: u16) -> Vec<Line<'static>> {
     let mut lines = vec![];
     for finding in screen.model.findings() {

@@ -1,4 +1,4 @@
-//! Help: every key, and what the words mean.
+//! Help: every key, and a glossary.
 
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -9,7 +9,7 @@ use crate::view::Screen;
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::wrap;
 
-/// What a line of help is.
+/// A line of help.
 enum HelpLine<'a> {
     /// A heading.
     Head(&'a str),
@@ -17,13 +17,13 @@ enum HelpLine<'a> {
     Key(&'a str, &'a str),
     /// A sentence.
     Text(&'a str),
-    /// Air.
+    /// A blank line.
     Blank,
 }
 
 use HelpLine::{Blank, Head, Key, Text};
 
-/// The keys, by where they work.
+/// Returns the keys, grouped by where they work.
 fn keys(groups: &[HelpGroup]) -> Vec<HelpLine<'_>> {
     let mut lines = Vec::new();
     for group in groups {
@@ -36,7 +36,7 @@ fn keys(groups: &[HelpGroup]) -> Vec<HelpLine<'_>> {
     lines
 }
 
-/// The rest.
+/// The mouse and the glossary.
 const WORDS: &[HelpLine<'_>] = &[
     Head("The mouse"),
     Text(
@@ -47,20 +47,20 @@ const WORDS: &[HelpLine<'_>] = &[
     Key("allocated", "held by the program"),
     Key(
         "cached",
-        "taken from the driver, held by nobody: ready for reuse, or pending",
+        "taken from the driver, not in use by the program: ready for reuse, or pending",
     ),
     Key("reserved", "allocated and cached"),
     Key("pending", "freed by the program, still used by queued GPU work"),
-    Key("stopped", "halted by a signal or a debugger until it may go on"),
+    Key("stopped", "halted by a signal or a debugger until it is resumed"),
     Key("unmapped", "addresses of a segment with no memory behind them"),
     Key(
         "piece",
-        "of a block that is stitched from several; the first has what was requested",
+        "part of a block stitched from several; the first has the requested size",
     ),
     Key("other", "used by programs that do not publish, and by CUDA itself"),
     Key(
         "driver",
-        "kept by driver and firmware; where nobody tells it apart it is part of other",
+        "used by driver and firmware; part of other where not reported separately",
     ),
     Key(
         "fragmentation",
@@ -72,26 +72,26 @@ const WORDS: &[HelpLine<'_>] = &[
     ),
     Key(
         "black box",
-        "the program is gone; what it published last is kept, its memory is not",
+        "the program is gone; its last published state is kept, its memory is not",
     ),
-    Key("- ?", "not told by the program or the driver"),
+    Key("- ?", "not reported by the program or the driver"),
     Key("n/s", "the driver does not offer this figure"),
     Key(">", "before a figure: at least"),
     Key("▐", "where a block begins"),
 ];
 
-/// From this width on the words stand beside the keys.
+/// From this width on the glossary stands beside the keys.
 const TWO_COLUMNS: u16 = 118;
-/// Columns of the keys then, and of the air behind them.
+/// Columns of the keys then, and of the gap behind them.
 const LEFT: u16 = 66;
-const AIR: u16 = 3;
+const COLUMN_GAP: u16 = 3;
 
-/// Columns of the longest key, with indent and air.
+/// Columns of the longest key, with its indent and the gap behind it.
 const KEY: u16 = 17;
-/// Below so many columns a key and what it does take a line each.
+/// Below this width a key and its description take a line each.
 const NARROW: u16 = KEY + 14;
 
-/// Draws help, scrolled by some lines when it does not fit.
+/// Draws help, scrolled by `scroll` lines if it does not fit.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
     let beside = area.width >= TWO_COLUMNS;
     let wide = if beside {
@@ -101,7 +101,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
     };
     let room = wide.saturating_sub(4);
     let (left, right) = if beside {
-        (LEFT, room - LEFT - AIR)
+        (LEFT, room - LEFT - COLUMN_GAP)
     } else {
         (room, room)
     };
@@ -116,7 +116,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, scroll: u16) {
     let all = keys.len().max(words.len()) as u16;
     let (inside, scroll) = super::page(screen, area, wide, all, "Help", scroll);
     let columns = match beside {
-        true => Layout::horizontal([Constraint::Length(LEFT), Constraint::Fill(1)]).spacing(AIR),
+        true => Layout::horizontal([Constraint::Length(LEFT), Constraint::Fill(1)]).spacing(COLUMN_GAP),
         false => Layout::horizontal([Constraint::Fill(1), Constraint::Length(0)]),
     };
     let [left, right] = columns.areas(inside);

@@ -1,4 +1,4 @@
-//! What the Demo view explains.
+//! The texts of the Demo view.
 
 use super::fixture;
 use super::gallery::drawn;
@@ -6,7 +6,7 @@ use super::rules::at_80x24;
 use super::screens::text;
 use crate::model::*;
 
-/// A demo that runs, and whose channel is not seen.
+/// Returns a model with a running demo whose channel is not found.
 fn alone() -> Model {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
@@ -16,7 +16,7 @@ fn alone() -> Model {
     model
 }
 
-/// The words on a screen, one space apart and without frames, of the columns from `from` on.
+/// Returns the words on a screen from column `from` on, one space apart and without frames.
 fn words(screen: &str, from: usize) -> String {
     let part = |line: &str| {
         line.chars()
@@ -29,7 +29,7 @@ fn words(screen: &str, from: usize) -> String {
 }
 
 #[test]
-fn why_there_is_no_map_is_told_in_full() {
+fn missing_map_is_explained_in_full() {
     let mut model = alone();
     let told = words(&at_80x24(&model), 44);
     assert!(
@@ -49,9 +49,9 @@ fn why_there_is_no_map_is_told_in_full() {
     );
 }
 
-/// Whatever a demo tells can be scrolled to, and where there is more to come the frame says how.
+/// Every line of a demo can be scrolled to, and the frame names the keys while there is more.
 #[test]
-fn what_a_demo_tells_can_be_read_to_its_end() {
+fn steps_of_a_demo_can_be_scrolled_to_the_end() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     let demo = model.demo.as_mut().unwrap();
@@ -91,7 +91,7 @@ fn what_a_demo_tells_can_be_read_to_its_end() {
 }
 
 #[test]
-fn how_a_demo_ended_is_told_in_full() {
+fn outcome_of_a_demo_is_shown_in_full() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     let demo = model.demo.as_mut().unwrap();
@@ -116,7 +116,7 @@ fn how_a_demo_ended_is_told_in_full() {
 }
 
 #[test]
-fn what_never_started_is_not_said_to_have_ended() {
+fn demo_that_never_started_is_not_called_ended() {
     let mut model = alone();
     let demo = model.demo.as_mut().unwrap();
     demo.phase = DemoPhase::Failed("no driver".into());
@@ -132,9 +132,9 @@ fn what_never_started_is_not_said_to_have_ended() {
     );
 }
 
-/// Its process is stopped by a signal, and does not tell.
+/// A signal stopped its process, which cannot report it.
 #[test]
-fn a_suspended_child_is_not_said_to_run() {
+fn suspended_child_is_not_shown_as_running() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     model.demo.as_mut().unwrap().phase = DemoPhase::Running;
@@ -146,9 +146,9 @@ fn a_suspended_child_is_not_said_to_run() {
     assert!(at_80x24(&model).contains("done"));
 }
 
-/// A failure is explained in the lines that are free, what would have helped first.
+/// The report of a failure takes the free lines. If they are few, it begins at what would have helped.
 #[test]
-fn a_report_has_the_lines_that_are_left() {
+fn report_of_a_failure_takes_the_free_lines() {
     let mut model = alone();
     let demo = model.demo.as_mut().unwrap();
     (demo.kind, demo.phase, demo.choices) = (Some(DemoKind::Paced), DemoPhase::Running, vec![]);
@@ -176,9 +176,9 @@ fn a_report_has_the_lines_that_are_left() {
     }
 }
 
-/// A replay that ends did what it was to do; that a request failed in its last pass is still so.
+/// A replay that ends has succeeded, but a request may have failed in its last pass.
 #[test]
-fn a_last_pass_with_a_failed_request_has_no_tick() {
+fn last_pass_with_a_failed_request_has_no_tick() {
     let mut model = alone();
     let demo = model.demo.as_mut().unwrap();
     (demo.kind, demo.phase, demo.choices) = (Some(DemoKind::Paced), DemoPhase::Done { ok: true }, vec![]);
@@ -192,9 +192,9 @@ fn a_last_pass_with_a_failed_request_has_no_tick() {
     assert_eq!(title(&model), Some('✓'));
 }
 
-/// Where most of a segment has no memory any more its holes are cut out of the map, and the text speaks of them.
+/// The holes of a mostly unmapped segment are left out of the map, and the text says so.
 #[test]
-fn holes_that_are_not_drawn_are_told_of() {
+fn holes_left_out_of_the_map_are_mentioned() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     assert!(!at_80x24(&model).contains("not drawn"));
@@ -203,13 +203,13 @@ fn holes_that_are_not_drawn_are_told_of() {
     assert!(told.contains("unmapped, not drawn 1.5 GiB"), "{told}");
 }
 
-/// Beside them stands what it holds now, which is another figure under the same name.
+/// The memory panel beside them shows the current figures under the same names.
 #[test]
-fn figures_of_a_step_of_a_demo_that_goes_on_are_said_to_be_of_its_end() {
+fn figures_of_a_running_demos_step_are_dated() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     let says = |model: &Model| words(&at_80x24(model), 0).contains("and at the step's end");
-    assert!(!says(&model), "it waits: they are those of now");
+    assert!(!says(&model), "a waiting demo's figures are current");
     let demo = model.demo.as_mut().unwrap();
     (demo.kind, demo.phase) = (Some(DemoKind::Looping), DemoPhase::Running);
     demo.steps.last_mut().unwrap().oom = None;

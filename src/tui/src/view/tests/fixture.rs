@@ -1,5 +1,5 @@
-//! A made-up machine that looks like a real one: an H100 with a fragmented server, a training run and a process
-//! that does not publish; and a simulated device.
+//! Models of made-up machines: an H100 with a fragmented server, a training run and a process that does not publish; a
+//! simulated device; and faulty or unusual machines.
 
 mod broken;
 mod memory;
@@ -47,7 +47,7 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
     }
 }
 
-/// One H100, a fragmented server, a training run, a process that does not publish.
+/// Returns a machine with one H100, a fragmented server, a training run and a process that does not publish.
 pub(in crate::view) fn h100() -> Model {
     let server = id(H100, 1);
     let training = id(H100, 2);
@@ -193,7 +193,7 @@ pub(in crate::view) fn h100() -> Model {
     }
 }
 
-/// Every screen, by name.
+/// Returns the model of every screen, by name.
 pub(super) fn screens() -> Vec<(&'static str, Model)> {
     let at = |view, mut model: Model| {
         model.ui.view = view;

@@ -1,4 +1,4 @@
-//! Writes screens as terminal output, to look at them as pictures: `GPUMEM_GALLERY=DIR cargo test gallery`.
+//! Writes screens as terminal output to files, to look at them: `GPUMEM_GALLERY=DIR cargo test gallery`.
 
 use std::fmt::Write as _;
 
@@ -40,7 +40,7 @@ fn color(out: &mut String, color: Color, ground: bool) {
     };
 }
 
-/// A buffer as a terminal would receive it.
+/// Returns a buffer as escape sequences for a terminal.
 fn ansi(buffer: &Buffer) -> String {
     let mut out = String::new();
     for y in 0..buffer.area.height {

@@ -1,4 +1,4 @@
-//! What is simulated, and what is not, is never taken for the other.
+//! The labels that distinguish simulated from real devices.
 
 use super::fixture;
 use super::gallery::drawn;
@@ -6,7 +6,7 @@ use super::rules::SIZES;
 use super::screens::text;
 use crate::model::{Colors, Model, View};
 
-/// Alone on the machine, and beside a real GPU with its process and device selected.
+/// Returns a simulated device alone on the machine, and one selected beside a real GPU.
 fn both_simulated() -> [Model; 2] {
     let alone = fixture::simulated();
     let mut beside = fixture::several();
@@ -19,7 +19,7 @@ fn both_simulated() -> [Model; 2] {
 }
 
 #[test]
-fn every_view_labels_what_is_simulated() {
+fn every_view_labels_simulated_devices() {
     for view in [View::Overview, View::Blocks, View::Timeline, View::Demo] {
         for mut model in both_simulated() {
             model.ui.view = view;
@@ -35,9 +35,9 @@ fn every_view_labels_what_is_simulated() {
     }
 }
 
-/// Not even in the smallest terminal something simulated is taken for something real; the word for it is shorter there, and never cut.
+/// The label is shorter in the smallest terminals, and never cut.
 #[test]
-fn what_is_simulated_is_labelled_in_every_size() {
+fn simulated_devices_are_labelled_at_every_size() {
     let cut = |text: &str| {
         let words = text.split(|c: char| !c.is_alphabetic());
         let whole = ["SIM", "SIMULATED"];
@@ -56,7 +56,7 @@ fn what_is_simulated_is_labelled_in_every_size() {
 }
 
 #[test]
-fn a_row_of_something_simulated_says_so_beside_real_ones() {
+fn simulated_process_is_labelled_beside_real_ones() {
     let [_, mut beside] = both_simulated();
     beside.ui.view = View::Overview;
     let pid = beside.selected_process().unwrap().pid.to_string();
@@ -72,7 +72,7 @@ fn a_row_of_something_simulated_says_so_beside_real_ones() {
 }
 
 #[test]
-fn a_real_gpu_is_never_labelled_simulated() {
+fn real_gpu_is_never_labelled_simulated() {
     for view in [View::Overview, View::Blocks, View::Timeline] {
         let mut model = fixture::h100();
         model.ui.view = view;

@@ -1,4 +1,4 @@
-//! The legends of a device's memory: what they name, and what leaves first where there is no room.
+//! The legends of a device's memory: which parts they name, and which are dropped first.
 
 use gpumem_probe::Reading;
 
@@ -7,16 +7,16 @@ use super::gallery::drawn;
 use super::screens::text;
 use crate::model::*;
 
-/// A model whose first device, of 80 GiB, holds this.
+/// Sets the memory of a model's first device, which has 80 GiB.
 fn holding(mut model: Model, memory: Partition) -> Model {
     let total = 80 << 30;
     model.live.devices[0].memory = Reading::Value(Partition { total, ..memory });
     model
 }
 
-/// What is free is what somebody on call looks for.
+/// The free memory is the figure that users look for first.
 #[test]
-fn what_is_free_is_the_last_to_leave_a_legend() {
+fn free_memory_is_the_last_to_leave_a_legend() {
     for (model, free) in [(fixture::h100(), "· free"), (fixture::simulated(), "· not published")] {
         let legend = |width| {
             let screen = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
@@ -45,7 +45,7 @@ fn what_is_free_is_the_last_to_leave_a_legend() {
     assert!(screen.contains("other 70.0  · free 9.5 GiB"), "{screen}");
 }
 
-/// Others have nearly all of the device.
+/// Returns a device most of whose memory belongs to other programs.
 fn crowded() -> Model {
     holding(
         fixture::h100(),
@@ -61,9 +61,9 @@ fn crowded() -> Model {
     )
 }
 
-/// Whoever asks where the memory went has the answer in the longest part of the bar.
+/// The longest part of the bar tells where the memory went.
 #[test]
-fn what_holds_most_of_a_device_stays_in_its_legend() {
+fn largest_part_stays_in_the_legend() {
     let of = |allocated: u64, width| {
         let mut model = crowded();
         if let Reading::Value(memory) = &mut model.live.devices[0].memory {
@@ -78,13 +78,13 @@ fn what_holds_most_of_a_device_stays_in_its_legend() {
     for width in 32..=120 {
         assert!(legend(width).contains("other 69.0"), "{width}: {}", legend(width));
     }
-    // A shorter word costs less than a figure.
+    // A short name is better than a missing figure.
     assert!(
         legend(60).contains("▇ alloc 3.0  ▓ cached 4.0  ░ other 69.0  · free 3.5 GiB"),
         "{}",
         legend(60)
     );
-    // Nor does it come and go with what a program allocates.
+    // The choice does not change with what a program allocates.
     assert!(
         of(1 << 30, 60).contains("▇ alloc 1.0  ▓ cached 6.0"),
         "{}",
@@ -92,9 +92,9 @@ fn what_holds_most_of_a_device_stays_in_its_legend() {
     );
 }
 
-/// On 60 columns the cache, which nobody else tells, was gone for the sake of two blanks.
+/// At 60 columns two blanks once cost the cache its place.
 #[test]
-fn a_shorter_word_keeps_the_cache_in_a_legend() {
+fn short_names_keep_the_cache_in_a_legend() {
     let model = holding(
         fixture::simulated(),
         Partition {
@@ -115,7 +115,7 @@ fn a_shorter_word_keeps_the_cache_in_a_legend() {
 }
 
 #[test]
-fn the_legend_of_a_timeline_has_whole_entries_and_what_holds_most() {
+fn timeline_legend_keeps_the_largest_part() {
     let mut model = crowded();
     model.ui.view = View::Timeline;
     for width in 20..=120 {
@@ -129,9 +129,9 @@ fn the_legend_of_a_timeline_has_whole_entries_and_what_holds_most() {
     }
 }
 
-/// 0.2 and 0.3 of 0.4 GiB tell nobody how they are divided.
+/// 0.2 and 0.3 of 0.4 GiB would not add up.
 #[test]
-fn what_is_little_is_told_in_a_unit_of_its_own() {
+fn small_parts_have_a_unit_of_their_own() {
     let mib = |n: u64| n << 20;
     let simulated = |allocated, cached| Partition {
         basis: Basis::Publishers,

@@ -1,4 +1,4 @@
-//! What rows are called: what tells one from another is there at every size.
+//! Names in the rows of the table: rows can be told apart at every size.
 
 use super::fixture;
 use super::gallery::drawn;
@@ -7,7 +7,7 @@ use super::screens::text;
 use crate::model::*;
 
 #[test]
-fn rows_of_one_program_say_their_devices() {
+fn rows_of_one_program_name_their_devices() {
     let mut model = fixture::several();
     let alone = at_80x24(&model);
     assert!(alone.contains("FRAG") && !alone.contains("DEVICE"), "{alone}");
@@ -21,9 +21,9 @@ fn rows_of_one_program_say_their_devices() {
     assert_eq!(devices, [true; 2], "{both}");
 }
 
-/// A number is enough where there is no room for more, and costs no other column.
+/// The number of the GPU is shown where space is short, and costs no other column.
 #[test]
-fn rows_say_their_gpu_at_80_columns() {
+fn rows_name_their_gpu_at_80_columns() {
     let mut model = fixture::h100();
     let mut second = model.live.devices[0].clone();
     (second.key, second.label) = (DeviceKey::Uuid([8; 16]), "GPU 12".into());
@@ -35,9 +35,9 @@ fn rows_say_their_gpu_at_80_columns() {
     assert!(drawn.contains("FRAG") && !drawn.contains("DEVICE"), "{drawn}");
 }
 
-/// Their command lines begin alike, and what tells them apart is the name that they were given.
+/// Their command lines begin alike; only the job's name differs.
 #[test]
-fn replays_are_told_apart_by_their_jobs() {
+fn replays_are_distinguished_by_their_jobs() {
     let mut model = fixture::h100();
     for (process, trace) in model.live.processes.iter_mut().zip(["moe", "gan"]) {
         process.command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim".into();
@@ -56,9 +56,9 @@ fn replays_are_told_apart_by_their_jobs() {
     assert!(at_80x24(&model).contains("GPU 0: replay torch211_moe.csv.gz"));
 }
 
-/// What tells them apart stands at the end, where a name that is too long is cut.
+/// The rank follows the name, which is cut if it is too long.
 #[test]
-fn ranks_of_a_job_with_a_long_name_are_told_apart() {
+fn rank_is_shown_after_a_long_job_name() {
     let mut model = fixture::h100();
     for (process, rank) in model.live.processes.iter_mut().zip([3, 12]) {
         process.job = "finetune-llama-3-70b-instruct-with-adapters-of-rank-64".into();
@@ -74,9 +74,9 @@ fn ranks_of_a_job_with_a_long_name_are_told_apart() {
     assert!(report.contains("..:3 ") && report.contains("..:12 "), "{report}");
 }
 
-/// `torchrun` sets ranks, and nobody a job.
+/// `torchrun` sets ranks but no job.
 #[test]
-fn ranks_are_told_where_there_is_no_job() {
+fn ranks_are_shown_without_a_job() {
     let mut model = fixture::h100();
     for (process, rank) in model.live.processes.iter_mut().zip([3, 12]) {
         (process.job, process.rank) = (String::new(), Some(rank));
@@ -96,16 +96,16 @@ fn ranks_are_told_where_there_is_no_job() {
     assert!(at_80x24(&model).contains("GPU 0: rank 3 python"));
 }
 
-/// Nobody publishes: every other column is of dashes.
+/// No process publishes, so every other column would hold dashes.
 #[test]
-fn rows_of_several_devices_say_which_where_nothing_else_is_known() {
+fn rows_name_their_device_when_nothing_else_is_known() {
     let mut model = fixture::several();
     model.live.processes.iter_mut().for_each(|p| p.figures = None);
     let told = at_80x24(&model);
     assert!(told.contains("DEVICE") && !told.contains("FRAG"), "{told}");
 }
 
-/// So many programs that no table has room for all.
+/// Fills a model with `rows` processes, more than a table has lines.
 fn many(model: &mut Model, rows: usize) {
     let row = model.live.processes[0].clone();
     let numbered = |n| Process {
@@ -120,9 +120,9 @@ fn many(model: &mut Model, rows: usize) {
     model.rows = (0..rows).collect();
 }
 
-/// A table that is cut ends like one that is whole.
+/// The numbers of the rows above and below stand at the right of the heading.
 #[test]
-fn rows_above_and_below_those_in_view_are_told() {
+fn number_of_rows_out_of_view_is_shown() {
     let mut model = fixture::h100();
     many(&mut model, 200);
     for (w, h) in SIZES {
@@ -154,9 +154,9 @@ fn rows_above_and_below_those_in_view_are_told() {
     assert!(filtered.contains("200 of 200 match \"serve\", 1-"), "{filtered}");
 }
 
-/// The second click on a row that is clicked twice means the same row.
+/// The second click of a double click must hit the same row.
 #[test]
-fn a_row_that_is_selected_stays_where_it_is() {
+fn selected_row_stays_in_place() {
     let mut model = fixture::h100();
     many(&mut model, 200);
     let card = model.live.devices[0].clone();
@@ -179,7 +179,7 @@ fn a_row_that_is_selected_stays_where_it_is() {
         let before = places(&model.ui.hits);
         model.ui.process = Some(model.live.processes[196].id);
         model.ui.device = Some(model.live.devices[94].key);
-        // Also when another view was open meanwhile.
+        // This holds even if another view was open in between.
         model.ui.view = View::Timeline;
         model.ui.hits = drawn(model.clone(), w, h, Colors::Mono, false).1;
         model.ui.view = View::Overview;
@@ -195,9 +195,9 @@ fn a_row_that_is_selected_stays_where_it_is() {
     }
 }
 
-/// Where no driver counts anybody its column would be of dashes, and the rows stand in the order of what they reserved.
+/// If NVML counts no process, its column is left out and the rows are sorted by reserved memory.
 #[test]
-fn a_column_that_nobody_can_fill_makes_room() {
+fn column_without_figures_is_left_out() {
     let headings = |model: &Model| {
         let drawn = at_80x24(model);
         let lines = drawn.lines().find(|line| line.contains(" PID ")).map(str::to_owned);

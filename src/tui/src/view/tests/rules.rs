@@ -1,4 +1,4 @@
-//! What holds for every screen at every size.
+//! Rules that hold for every screen at every size.
 
 use ratatui::style::Color;
 
@@ -49,9 +49,9 @@ pub(super) fn at_80x24(model: &Model) -> String {
     text(&drawn(model.clone(), 80, 24, Colors::Mono, false).0)
 }
 
-/// A device of which there is room for one line.
+/// A device is shown on one line.
 #[test]
-fn a_line_says_once_what_is_wrong_with_its_device() {
+fn device_line_shows_a_problem_once() {
     let mut model = fixture::several();
     let more: Vec<Device> = (0..8).map(|_| model.live.devices[0].clone()).collect();
     model.live.devices.extend(more);
@@ -65,9 +65,9 @@ fn a_line_says_once_what_is_wrong_with_its_device() {
     assert_eq!(line("GPU 2").matches("not supported").count(), 1, "{drawn}");
 }
 
-/// On a narrow screen figures leave before the state of a row that does not run as usual.
+/// Narrow screens drop figures before the state of a process that is stopped or has ended.
 #[test]
-fn who_is_dead_or_stands_still_is_told_apart_on_narrow_screens() {
+fn unusual_states_are_shown_on_narrow_screens() {
     let row = |model: &Model, width| {
         let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
         let row = screen.lines().find(|line| line.trim_start().starts_with("4121 "));
@@ -79,7 +79,7 @@ fn who_is_dead_or_stands_still_is_told_apart_on_narrow_screens() {
         let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
         screen.contains(" STATE")
     };
-    assert!(!has_state(&usual, 60), "figures tell more of those that run");
+    assert!(!has_state(&usual, 60), "figures matter more for running processes");
     let cases = [
         ("exited", ProcessState::Exited, None),
         ("died", ProcessState::Died, None),
@@ -97,9 +97,9 @@ fn who_is_dead_or_stands_still_is_told_apart_on_narrow_screens() {
     }
 }
 
-/// Of what the driver counts a narrow table shows every figure or no column: one that lacks the longer figures would be read as it is.
+/// NVML's column is shown with every figure or not at all: a missing one would be misread.
 #[test]
-fn a_narrow_table_has_every_figure_of_its_columns() {
+fn narrow_table_drops_a_column_instead_of_figures() {
     let mut model = fixture::h100();
     for (rows, least) in [(4, 31), (3, 26)] {
         model.rows.truncate(rows);
@@ -111,9 +111,9 @@ fn a_narrow_table_has_every_figure_of_its_columns() {
     }
 }
 
-/// Whoever fails in a loop is not the one without a figure.
+/// A program that fails in a loop has a figure, too.
 #[test]
-fn very_many_failures_fit_into_their_column() {
+fn large_number_of_failures_fits_its_column() {
     let mut model = fixture::h100();
     for (process, (ooms, told)) in [(2_446, "  2446 "), (123_456, "  123k ")].into_iter().enumerate() {
         model.live.processes[process].figures.as_mut().unwrap().ooms = ooms;
@@ -132,7 +132,7 @@ fn mono_sends_no_colour() {
 }
 
 #[test]
-fn the_same_model_gives_the_same_cells_and_the_clock_alone_changes_none() {
+fn clock_alone_changes_no_cell() {
     for (name, model) in fixture::screens() {
         let (before, _) = drawn(model.clone(), 120, 40, Colors::True, false);
         let mut later = model.clone();
@@ -143,7 +143,7 @@ fn the_same_model_gives_the_same_cells_and_the_clock_alone_changes_none() {
 }
 
 #[test]
-fn stale_figures_tell_their_age() {
+fn stale_figures_show_their_age() {
     for (width, height) in [(200, 50), (120, 40), (80, 24), (60, 20)] {
         for view in [View::Overview, View::Timeline] {
             let mut model = fixture::h100();
@@ -158,7 +158,7 @@ fn stale_figures_tell_their_age() {
 }
 
 #[test]
-fn that_the_figures_stand_still_is_said_on_small_screens_too() {
+fn paused_label_is_shown_on_small_screens() {
     for (width, height) in [(80, 24), (60, 20)] {
         let mut model = fixture::h100();
         model.frozen = Some(Box::new(model.live.clone()));
@@ -168,7 +168,7 @@ fn that_the_figures_stand_still_is_said_on_small_screens_too() {
 }
 
 #[test]
-fn a_missing_figure_says_why_and_is_never_zero() {
+fn missing_figure_is_explained_and_never_zero() {
     let (buffer, _) = drawn(fixture::several(), 200, 50, Colors::Mono, false);
     let text = text(&buffer);
     for reason in [
@@ -184,7 +184,7 @@ fn a_missing_figure_says_why_and_is_never_zero() {
 }
 
 #[test]
-fn the_dead_have_no_figure_of_the_drivers_and_no_failure() {
+fn failed_reading_of_a_dead_process_is_not_shown() {
     let (buffer, _) = drawn(fixture::h100(), 200, 50, Colors::Mono, false);
     let text = text(&buffer);
     let dead = text.lines().find(|l| l.contains("3977") && l.contains("died")).unwrap();
@@ -192,7 +192,7 @@ fn the_dead_have_no_figure_of_the_drivers_and_no_failure() {
 }
 
 #[test]
-fn what_ended_is_not_shown_as_if_it_were_now() {
+fn ended_process_is_not_shown_as_current() {
     let mut model = fixture::simulated();
     let living = model.clone();
     model.live.devices[0].state = DeviceState::Gone;
@@ -224,7 +224,7 @@ fn what_ended_is_not_shown_as_if_it_were_now() {
 }
 
 #[test]
-fn a_replay_shows_its_figures_once() {
+fn replay_shows_its_figures_once() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     let demo = model.demo.as_mut().unwrap();
@@ -239,7 +239,7 @@ fn a_replay_shows_its_figures_once() {
 }
 
 #[test]
-fn holes_that_are_left_out_of_the_map_are_told_beside_its_colours() {
+fn holes_left_out_of_the_map_are_in_its_legend() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
     let legend = |model: &Model| {
@@ -253,7 +253,7 @@ fn holes_that_are_left_out_of_the_map_are_told_beside_its_colours() {
 }
 
 #[test]
-fn who_gave_all_memory_back_is_not_said_to_have_had_none_yet() {
+fn process_without_memory_holds_no_memory_now() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
     model.map.as_mut().unwrap().segments.clear();
@@ -261,9 +261,9 @@ fn who_gave_all_memory_back_is_not_said_to_have_had_none_yet() {
     assert!(told.contains("holds no memory now"), "{told}");
 }
 
-/// Where there is no map the keys that lead on are those that do.
+/// The text in place of a map names keys that the footer has.
 #[test]
-fn keys_that_are_named_are_those_that_there_are() {
+fn keys_named_in_place_of_a_map_exist() {
     for state in [ProcessState::NotPublishing, ProcessState::Exited, ProcessState::Died] {
         let mut model = fixture::h100();
         model.ui.view = View::Blocks;
@@ -286,7 +286,7 @@ fn keys_that_are_named_are_those_that_there_are() {
 }
 
 #[test]
-fn every_line_of_the_map_answers_a_click_with_its_addresses() {
+fn every_line_of_the_map_answers_a_click() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
     let map = model.map.clone().unwrap();
@@ -308,7 +308,7 @@ fn every_line_of_the_map_answers_a_click_with_its_addresses() {
 }
 
 #[test]
-fn the_whole_device_is_in_the_legend_and_adds_up() {
+fn figures_of_the_legend_add_up_to_the_device() {
     let (buffer, _) = drawn(fixture::h100(), 120, 40, Colors::Mono, false);
     let text = text(&buffer);
     let line = text.lines().find(|l| l.contains("allocated")).unwrap();
@@ -316,9 +316,9 @@ fn the_whole_device_is_in_the_legend_and_adds_up() {
     assert!((figures - 79.6).abs() < 0.25, "{figures}: {line}");
 }
 
-/// The field's word where there is room for it, and a shorter one where a figure would have to go for it.
+/// The full word is used where it fits, and a shorter one where it would push out a figure.
 #[test]
-fn utilization_is_called_by_its_name_where_there_is_room() {
+fn utilization_is_spelled_out_where_it_fits() {
     let said = |model: &Model, width| text(&drawn(model.clone(), width, 40, Colors::Mono, false).0);
     assert!(said(&fixture::h100(), 80).contains("  utilization "));
     assert!(crate::report::text(&fixture::h100(), u16::MAX).contains("utilization 97%"));
@@ -331,7 +331,7 @@ fn utilization_is_called_by_its_name_where_there_is_room() {
 }
 
 #[test]
-fn hostile_text_stays_in_its_place() {
+fn control_characters_in_names_are_not_drawn() {
     let mut model = fixture::h100();
     model.live.processes[0].command = "a\u{1b}[31mb\u{202e}c\n日本語".repeat(40);
     model.live.processes[0].user = "\u{7}".into();
@@ -342,9 +342,9 @@ fn hostile_text_stays_in_its_place() {
     }
 }
 
-/// Its tags are drawn where its black box was read, which is after it held what they tell.
+/// The tags of a black box are drawn at the time it was read, which is after the program held the memory.
 #[test]
-fn the_timeline_by_tag_says_whether_its_program_has_ended() {
+fn timeline_by_tag_says_that_its_program_has_ended() {
     let (_, mut model) = fixture::screens()
         .into_iter()
         .find(|(name, _)| *name == "timeline-tags")
@@ -362,9 +362,9 @@ fn the_timeline_by_tag_says_whether_its_program_has_ended() {
     }
 }
 
-/// What is frozen is not of now.
+/// Frozen figures are not labelled `now`.
 #[test]
-fn a_frozen_picture_says_how_old_it_is() {
+fn frozen_figures_show_their_age() {
     let mut model = fixture::h100();
     model.ui.view = View::Timeline;
     assert!(at_80x24(&model).contains(" now "));
@@ -388,9 +388,9 @@ fn a_frozen_picture_says_how_old_it_is() {
     assert!(!told.contains("Space next step"), "{told}");
 }
 
-/// Labels of a narrow axis that has more to say at its end.
+/// The label at the end of a narrow axis may be long.
 #[test]
-fn labels_of_time_keep_apart() {
+fn time_labels_do_not_touch() {
     let mut model = fixture::simulated();
     model.ui.view = View::Timeline;
     model.live.devices[0].state = DeviceState::Gone;
@@ -407,9 +407,9 @@ fn labels_of_time_keep_apart() {
     }
 }
 
-/// All of them, also where there are few columns and tags take most lines.
+/// This holds for few columns, and when tags take most lines.
 #[test]
-fn every_mark_that_is_seen_is_explained() {
+fn every_drawn_event_is_in_the_legend() {
     for by_tag in [false, true] {
         let (_, mut model) = fixture::screens()
             .into_iter()
@@ -424,16 +424,16 @@ fn every_mark_that_is_seen_is_explained() {
     }
 }
 
-/// What was overwritten before it was read may be that memory was taken.
+/// The lost events may have been of memory taken or returned.
 #[test]
-fn where_events_were_lost_nobody_is_said_to_have_taken_no_memory() {
+fn lost_events_are_not_reported_as_no_events() {
     let mut model = fixture::h100();
     model.ui.view = View::Timeline;
     model.live.devices[0].history.marks.clear();
     let says_none = |model: &Model| {
         let text = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
-        let unknown = text.contains("What was taken and returned is not known");
-        let none = text.contains("nobody who publishes took or returned memory");
+        let unknown = text.contains("Memory taken and returned is not known");
+        let none = text.contains("no publisher took or returned memory");
         assert!(unknown != none, "{text}");
         none
     };
@@ -441,14 +441,14 @@ fn where_events_were_lost_nobody_is_said_to_have_taken_no_memory() {
     let newest = model.live.devices[0].history.long.back().unwrap().at;
     model.live.devices[0].history.lost_until = newest - SECOND;
     assert!(!says_none(&model));
-    // Before what is shown.
+    // The events were lost before the shown span.
     model.live.devices[0].history.lost_until = newest - model.ui.timeline.span - 2 * SECOND;
     assert!(says_none(&model));
 }
 
-/// A figure without its end, or one that runs into its name, is read as another one.
+/// A figure cut without an ellipsis, or one that touches its label, would be misread.
 #[test]
-fn what_is_cut_on_narrow_screens_is_seen_to_be() {
+fn cut_texts_end_in_an_ellipsis() {
     let mut model = fixture::simulated();
     model.ui.view = View::Blocks;
     let screen = text(&drawn(model.clone(), 20, 60, Colors::Mono, false).0);

@@ -1,4 +1,4 @@
-//! Every screen as text at the three sizes, in ASCII, and where colours sit.
+//! Snapshots of every screen as text at three sizes and in ASCII, and of the colours.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ fn letter(i: usize) -> char {
     char::from(b".abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"[i])
 }
 
-/// Which style every cell has, as a letter, and what the letters mean. `.` is the terminal's own.
+/// Returns the style of every cell as a letter, with a legend. `.` is the terminal's own style.
 fn styles(buffer: &Buffer) -> String {
     let mut known: Vec<Style> = vec![Style::reset()];
     let mut out = String::new();
@@ -30,7 +30,7 @@ fn styles(buffer: &Buffer) -> String {
         let mut line = String::new();
         for x in 0..buffer.area.width {
             let cell = &buffer[(x, y)];
-            // A blank shows its ground only.
+            // A blank shows only its background.
             let shown = if cell.symbol() == " " {
                 Style::reset().bg(cell.bg).add_modifier(cell.modifier)
             } else {
@@ -82,7 +82,7 @@ fn screens_in_ascii() {
 }
 
 #[test]
-fn colours_sit_where_their_meaning_is() {
+fn colours_of_screens() {
     for name in ["overview", "blocks", "overview-several", "timeline-tags"] {
         let (_, model) = fixture::screens().into_iter().find(|(n, _)| *n == name).unwrap();
         for (depth, colors) in [("true", Colors::True), ("256", Colors::Ansi256), ("16", Colors::Ansi16)] {

@@ -1,5 +1,5 @@
-//! The palette. Blue against amber is the pair that deutan, protan and normal eyes all tell apart; the others differ
-//! in lightness as well as in hue. Chosen for at least 3:1 against both #101216 and #ffffff where it is text.
+//! The palette. Deuteranopic, protanopic and normal eyes can all tell blue from amber; the other colours differ in lightness
+//! as well as in hue. Text colours have a contrast of about 3:1 or more on both #101216 and #ffffff.
 
 use ratatui::style::Color;
 
@@ -8,31 +8,31 @@ use super::Ink;
 /// Red, green, blue.
 pub(super) type Rgb = (u8, u8, u8);
 
-/// One meaning's colours at every depth.
+/// The colours of one meaning at every depth.
 #[derive(Clone, Copy)]
 pub(super) struct Swatch {
     /// Text and flat areas.
     pub(super) base: Rgb,
-    /// Foot of a gradient, and the seam between two blocks.
+    /// Bottom of a gradient, and the seam between two blocks.
     pub(super) deep: Rgb,
     /// Top of a gradient.
     pub(super) bright: Rgb,
-    /// Texture and ground of a filled cell; `None` draws the glyph in `base` on the terminal's own background.
+    /// Texture and background of a filled cell; `None` draws the glyph in `base` on the terminal's own background.
     pub(super) texture: Option<(Rgb, Rgb)>,
-    /// The nearest of xterm's 256: text and flat areas, and texture and ground of a filled cell.
+    /// The nearest of xterm's 256 colours: for text and flat areas, and for texture and background of a filled cell.
     pub(super) indexed: (u8, Option<(u8, u8)>),
-    /// One of the 16; `None` where the terminal's own foreground, dimmed, serves better.
+    /// One of the 16 colours; `None` for the terminal's own foreground, dimmed.
     pub(super) basic: Option<Color>,
 }
 
-/// Ground of the selected row.
+/// Background of the selected row.
 pub(super) const SELECTED: Rgb = (38, 79, 120);
-/// Text on it.
+/// Text on the selected row.
 pub(super) const ON_SELECTED: Rgb = (236, 242, 248);
-/// Text on a ground of any of the colours below.
+/// Text on a background of any of the colours below.
 pub(super) const ON_GROUND: Rgb = (16, 18, 22);
 
-/// The colours of a meaning; `None` for the terminal's own.
+/// Returns the colours of a meaning, or `None` for the terminal's own.
 pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
     let swatch = |base, deep, bright, texture, indexed, basic| {
         Some(Swatch {
@@ -116,7 +116,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
     }
 }
 
-/// Colours of tags: neighbours differ in lightness, and each has its number beside it.
+/// Returns the colours of a tag. Neighbours differ in lightness, and each tag has its number beside it.
 fn tag(n: u8) -> Option<Swatch> {
     let (base, deep, bright, indexed, basic) = match n % 5 {
         0 => ((72, 134, 214), (34, 74, 132), (116, 178, 244), 68, Color::LightBlue),

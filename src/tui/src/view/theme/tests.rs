@@ -17,7 +17,7 @@ const STATES: [Ink; 7] = [
 ];
 
 #[test]
-fn every_state_has_its_own_glyph_so_that_colour_never_stands_alone() {
+fn every_state_has_its_own_glyph() {
     for ascii in [false, true] {
         let theme = Theme::new(Depth::Mono, ascii);
         let glyphs: HashSet<char> = STATES.iter().map(|&s| theme.glyph(s)).collect();
@@ -27,7 +27,7 @@ fn every_state_has_its_own_glyph_so_that_colour_never_stands_alone() {
 }
 
 #[test]
-fn mono_uses_no_colour_at_all() {
+fn mono_uses_no_colour() {
     let theme = Theme::new(Depth::Mono, false);
     for ink in STATES
         .into_iter()
@@ -53,7 +53,7 @@ fn text_keeps_the_terminals_background() {
     }
 }
 
-/// WCAG relative luminance.
+/// Returns the relative luminance as WCAG defines it.
 fn luminance((r, g, b): palette::Rgb) -> f64 {
     let channel = |c: u8| {
         let c = f64::from(c) / 255.0;
@@ -95,7 +95,7 @@ fn text_is_legible_on_dark_and_light() {
     }
 }
 
-/// Machado, Oliveira and Fernandes (2009), severity 1.0, applied in linear light.
+/// Simulates deuteranopia after Machado, Oliveira and Fernandes (2009), severity 1.0, in linear light.
 fn deuteranopia((r, g, b): palette::Rgb) -> [f64; 3] {
     let linear = |c: u8| (f64::from(c) / 255.0).powf(2.2);
     let (r, g, b) = (linear(r), linear(g), linear(b));
@@ -108,7 +108,7 @@ fn deuteranopia((r, g, b): palette::Rgb) -> [f64; 3] {
 }
 
 #[test]
-fn states_stay_apart_for_deutan_eyes() {
+fn states_differ_with_deuteranopia() {
     let solid = [Ink::Allocated, Ink::Cached, Ink::Pending, Ink::Other, Ink::Driver];
     for (i, &a) in solid.iter().enumerate() {
         for &b in &solid[i + 1..] {
@@ -128,7 +128,7 @@ fn states_stay_apart_for_deutan_eyes() {
 }
 
 #[test]
-fn a_gradient_runs_from_deep_to_bright_and_survives_any_height() {
+fn gradient_runs_from_deep_to_bright_at_any_height() {
     let theme = Theme::new(Depth::True, false);
     let at = |h| theme.gradient(Ink::Allocated, h).fg.unwrap();
     assert_ne!(at(0.0), at(1.0));
@@ -138,14 +138,14 @@ fn a_gradient_runs_from_deep_to_bright_and_survives_any_height() {
 }
 
 #[test]
-fn ascii_mode_lets_only_ascii_through() {
+fn ascii_mode_writes_only_ascii() {
     let theme = Theme::new(Depth::True, true);
     let drawn = "a·…│─╭▸█°µ✓日é";
-    let spelled = |theme: Theme| {
+    let converted = |theme: Theme| {
         let mut buffer = Buffer::with_lines([drawn]);
-        theme.spell(&mut buffer);
+        theme.to_ascii(&mut buffer);
         buffer.content.iter().map(Cell::symbol).collect::<String>()
     };
-    assert_eq!(spelled(theme), "a-~|-+># u+? ?");
-    assert_eq!(spelled(Theme::default()), "a·…│─╭▸█°µ✓日 é");
+    assert_eq!(converted(theme), "a-~|-+># u+? ?");
+    assert_eq!(converted(Theme::default()), "a·…│─╭▸█°µ✓日 é");
 }

@@ -1,4 +1,4 @@
-//! The axes of a timeline: bytes at its left, and how long ago below.
+//! The axes of a timeline: bytes at the left, time below.
 
 use gpumem_text::units;
 use ratatui::buffer::Buffer;
@@ -18,13 +18,13 @@ const LABELLED: u16 = 40;
 /// The narrowest axis of time.
 const LEAST_TIME: u16 = 20;
 
-/// The axis of bytes and the plot at its right.
+/// Splits a chart into the axis of bytes and the plot at its right.
 pub(super) fn split(chart: Rect) -> [Rect; 2] {
     let axis = if chart.width >= LABELLED { AXIS } else { 0 };
     Layout::horizontal([Constraint::Length(axis), Constraint::Min(0)]).areas(chart)
 }
 
-/// The figure at the top of the axis.
+/// Returns the bytes at the top of the axis.
 pub(super) fn top_of(most: u64, total: u64) -> u64 {
     if most == 0 {
         return total.max(1);
@@ -32,7 +32,7 @@ pub(super) fn top_of(most: u64, total: u64) -> u64 {
     ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1)
 }
 
-/// Into how many steps an axis is divided, so that each is a round figure: a quarter of 3 GiB is none.
+/// Returns the number of steps that divide an axis into round figures. A quarter of 3 GiB is not round.
 fn memory_steps(top: u64, height: u16) -> u64 {
     match (height >= 12, top.is_multiple_of(3) && (top / 3).is_power_of_two()) {
         (true, true) => 3,
@@ -41,7 +41,8 @@ fn memory_steps(top: u64, height: u16) -> u64 {
     }
 }
 
-/// Lines across a chart, with their bytes at its left where it is wide enough: at quarters of its height, or at thirds or halves.
+/// Grid lines across a chart, at quarters, thirds or halves of its height. Wide charts have the bytes of each line at the
+/// left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryAxis {
     /// Colours and glyphs.
@@ -60,7 +61,7 @@ impl Widget for MemoryAxis {
         let dim = self.theme.ink(Ink::Dim);
         let steps = memory_steps(self.top, area.height);
         for step in 0..=steps {
-            // The line of a label is the one whose upper edge is the figure; the foot has the last line.
+            // A label stands on the line whose upper edge is at its figure; 0 stands on the last line.
             let y = u64::from(area.height) * (steps - step) / steps;
             let y = area.y + y.min(u64::from(area.height - 1)) as u16;
             let label = match step {
@@ -77,7 +78,7 @@ impl Widget for MemoryAxis {
     }
 }
 
-/// Into how many steps a span is divided, so that each is a round time.
+/// Returns the number of steps that divide a span into round times.
 fn time_steps(span: Nanos, columns: u16) -> u64 {
     const ROUND: [u64; 9] = [1, 2, 3, 5, 10, 15, 30, 60, 120];
     if columns < 60 {
@@ -87,16 +88,16 @@ fn time_steps(span: Nanos, columns: u16) -> u64 {
     [4, 5].into_iter().find(round).unwrap_or(4)
 }
 
-/// How long ago the columns of a chart are, in one line. A narrow one stays blank.
+/// The age of a chart's columns, in one line. A narrow axis stays blank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeAxis<'a> {
     /// Colours and glyphs.
     pub(super) theme: Theme,
-    /// From the left edge to the right.
+    /// The time from the left edge to the right.
     pub(super) span: Nanos,
-    /// How long before the newest figures the right edge is.
+    /// The time between the right edge and the newest figures.
     pub(super) back: Nanos,
-    /// When the newest figures are of.
+    /// The age of the newest figures as text.
     pub(super) newest: &'a str,
 }
 
@@ -117,7 +118,7 @@ impl Widget for TimeAxis<'_> {
             let ago = self.back.saturating_add(self.span / steps * (steps - step));
             let text = format!("-{}", units::span(ago));
             let x = (u64::from(area.width) * step / steps) as u16;
-            // Two labels that run into each other are none.
+            // A label that would touch the one at the end is left out.
             if x + width(&text) < room {
                 let label = Rect {
                     x: area.x + x,
@@ -142,7 +143,7 @@ mod tests {
     use crate::view::widgets::tests::{ASCII, COLOUR, Case, MONO, assert_drawn};
 
     #[test]
-    fn a_memory_axis_has_lines_at_round_figures() {
+    fn memory_axis_has_lines_at_round_figures() {
         let cases: [Case<'_, u64>; 9] = [
             (
                 COLOUR,
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_axis_has_as_many_labels_as_fit() {
+    fn time_axis_has_as_many_labels_as_fit() {
         let minute = 60 * SECOND;
         let cases: [Case<'_, (Nanos, Nanos, &str)>; 8] = [
             (
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_span_is_divided_into_round_times() {
+    fn spans_are_divided_into_round_times() {
         let steps: Vec<u64> = TimelineUi::SPANS
             .iter()
             .map(|&span| span / time_steps(span, 100) / SECOND)
@@ -224,15 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_device_has_all_of_its_memory_as_its_axis() {
+    fn axis_of_an_unused_device_ends_at_its_total() {
         assert_eq!(top_of(0, 80 << 30), 80 << 30);
         assert_eq!(top_of(3 << 30, 80 << 30), 4 << 30);
         assert_eq!(top_of(80 << 30, 80 << 30), 80 << 30);
     }
 
-    /// What an axis says of a line is where the line is.
+    /// A label's figure is the height of its line.
     #[test]
-    fn a_memory_axis_has_round_steps() {
+    fn memory_axis_has_round_steps() {
         for power in 10..40 {
             for top in [1u64 << power, 3 << (power - 1)] {
                 let steps = memory_steps(top, 20);

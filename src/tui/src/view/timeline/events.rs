@@ -1,4 +1,4 @@
-//! Marks under the chart, what they mean, and the newest of them in words.
+//! The events under the chart, their legend, and a list of the newest.
 
 use gpumem_text::units;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -14,7 +14,7 @@ use crate::wrap::{cut, width};
 /// Columns of a time in the list.
 const TIME: u16 = 6;
 
-/// The events of the window, without the program's own phases.
+/// Returns the events of the window with their columns, without the program's own phases.
 fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u16, &Mark)> {
     device
         .history
@@ -24,21 +24,21 @@ fn shown(device: &Device, window: Window) -> impl DoubleEndedIterator<Item = (u1
         .filter_map(move |m| window.column(m.at).map(|column| (column, m)))
 }
 
-/// Draws the gravest event of each column, and a line up through the plot where a request failed.
+/// Draws the most severe event of each column, and a line up through the plot where a request failed.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, plot: Rect, device: &Device, window: Window) {
-    let mut gravest: Vec<Option<MarkKind>> = vec![None; usize::from(window.columns)];
+    let mut most_severe: Vec<Option<MarkKind>> = vec![None; usize::from(window.columns)];
     for (column, mark) in shown(device, window) {
-        let here = &mut gravest[usize::from(column)];
-        if here.is_none_or(|kind| mark_look(kind).gravity < mark_look(mark.kind).gravity) {
+        let here = &mut most_severe[usize::from(column)];
+        if here.is_none_or(|kind| mark_look(kind).severity < mark_look(mark.kind).severity) {
             *here = Some(mark.kind);
         }
     }
-    let (theme, columns) = (screen.theme, &gravest[..]);
+    let (theme, columns) = (screen.theme, &most_severe[..]);
     screen.render(EventStrip { theme, columns }, area);
     screen.render(FailureLines { theme, columns }, plot);
 }
 
-/// The kinds that are in the window, with their signs, as far as they fit. Each ends with the gap to what follows.
+/// Returns the kinds of the window's events with their glyphs, as far as they fit. Each ends with the gap to the next one.
 pub(super) fn legend(theme: &Theme, device: &Device, window: Window, room: u16) -> Line<'static> {
     let mut kinds: Vec<MarkKind> = vec![];
     for (_, mark) in shown(device, window) {
@@ -46,8 +46,8 @@ pub(super) fn legend(theme: &Theme, device: &Device, window: Window, room: u16) 
             kinds.push(mark.kind);
         }
     }
-    kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).gravity));
-    // Every mark that is seen is explained, in fewer letters where there are many.
+    kinds.sort_by_key(|&kind| std::cmp::Reverse(mark_look(kind).severity));
+    // Every drawn kind is explained, with shorter names if there are many.
     let wide = |words: usize| -> u16 { kinds.iter().map(|&kind| width(mark_look(kind).names[words]) + 5).sum() };
     let (words, gap) = if wide(0) <= room + 3 { (0, "   ") } else { (1, "  ") };
     let mut line = Line::default();
@@ -62,7 +62,8 @@ pub(super) fn legend(theme: &Theme, device: &Device, window: Window, room: u16) 
     line
 }
 
-/// What is told of events that are not shown, the fullest words first: what was lost is news, what was not kept had its time.
+/// Returns texts on events that are not shown, the longest first. `lost` were overwritten before they were read, `dropped`
+/// gave way to newer ones; the lost ones matter more.
 pub(super) fn missing(lost: u64, dropped: u64) -> Vec<String> {
     let lost_text = format!("{} lost", units::plural(lost, "event"));
     match (lost, dropped) {
@@ -73,7 +74,7 @@ pub(super) fn missing(lost: u64, dropped: u64) -> Vec<String> {
     }
 }
 
-/// The newest events in words, the newest first, below a line that tells of when they are where that is not now.
+/// Draws the newest events in words, the newest first. If the figures are not of now, a line above says so.
 pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
     if area.height < 2 {
         return;
@@ -90,7 +91,7 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
                 0 => "last".to_owned(),
                 ago => format!("-{}", units::span(ago * SECOND)),
             };
-            // A time that is cut would be another one.
+            // A cut time would be wrong.
             let when = if width(&when) > TIME { String::new() } else { when };
             let pid = pid_of(screen, mark);
             let room = area.width.saturating_sub(TIME + 4 + width(&pid));
@@ -107,33 +108,33 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
         .collect();
     let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     if lines.is_empty() {
-        let text = cut(nothing(screen, device, window), area.width, "…");
+        let text = cut(why_no_event(screen, device, window), area.width, "…");
         screen.render(Span::styled(text, dim), list);
         return;
     }
     if !present {
-        let text = "what happened until the last known figures, and how long before them";
+        let text = "events until the last known figures, and how long before them";
         screen.render(Span::styled(cut(text, area.width, "…"), dim), head);
     }
     screen.render(Text::from(lines), list);
 }
 
-/// Why no event is shown.
-fn nothing(screen: &Screen<'_>, device: &Device, window: Window) -> &'static str {
+/// Returns why no event is shown.
+fn why_no_event(screen: &Screen<'_>, device: &Device, window: Window) -> &'static str {
     let reaches = |until: Nanos| until / window.bucket >= window.first.max(1);
     match publishes(screen, device) {
-        // Some that gave way were of this span.
-        _ if reaches(device.history.dropped_until) => "No event of this span was kept: there were more than can be.",
-        // What they told may have been just that.
+        // Some of the dropped events were of this span.
+        _ if reaches(device.history.dropped_until) => "No event of this span was kept: newer ones took their place.",
+        // The lost events may have been of memory taken or returned.
         _ if reaches(device.history.lost_until) => {
-            "What was taken and returned is not known: events were overwritten unread."
+            "Memory taken and returned is not known: events were overwritten unread."
         }
-        true => "No event in this span: nobody who publishes took or returned memory.",
-        false => "No process here publishes events: what is taken and returned is not known.",
+        true => "No event in this span: no publisher took or returned memory.",
+        false => "No process here publishes events: memory taken and returned is not known.",
     }
 }
 
-/// Whether any process tells of what it does on a device, or told until it ended.
+/// Checks whether any process on a device publishes, or did until it ended.
 fn publishes(screen: &Screen<'_>, device: &Device) -> bool {
     let world = screen.model.world();
     let seen = world.processes.iter().filter(|p| !world.past.contains(&p.id));
@@ -150,7 +151,7 @@ fn pid_of(screen: &Screen<'_>, mark: &Mark) -> String {
     }
 }
 
-/// What happened, in words.
+/// Describes an event in words.
 fn sentence(mark: &Mark) -> String {
     let bytes = units::bytes(mark.bytes);
     let mut text = match mark.kind {
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_kept_is_not_said_to_be_lost() {
+    fn dropped_events_are_not_called_lost() {
         assert!(missing(0, 0).is_empty());
         assert_eq!(missing(0, 1200), ["1,200 events not kept"]);
         assert_eq!(missing(5, 0), ["5 events lost"]);

@@ -1,4 +1,4 @@
-//! The program's own marks as bands: forward, backward, optimizer.
+//! The phases that a program marks, as bands: forward, backward, optimizer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
 use crate::wrap::{cut, width};
 
-/// Draws the bands, or says that they are too many to be told apart.
+/// Draws the bands, or a note that they are too many to tell apart.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
     let theme = screen.theme;
     let names = names(device);
@@ -34,7 +34,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
     screen.render(PhaseStrip { theme, bands }, area);
 }
 
-/// The names of the phases in their colours, as far as they fit, for bands too short to hold them.
+/// Returns the names of the phases in their colours, as far as they fit. Bands may be too short for their names.
 pub(super) fn legend(theme: &Theme, device: &Device, room: u16) -> Vec<Span<'static>> {
     let mut spans = vec![];
     let mut x = 0;
@@ -56,14 +56,14 @@ pub(super) fn legend(theme: &Theme, device: &Device, room: u16) -> Vec<Span<'sta
     spans
 }
 
-/// The names of all phases of the past, in order: a band keeps its colour while the window moves.
+/// Returns the names of all phases in the history, sorted, so that a band keeps its colour while the window moves.
 fn names(device: &Device) -> Vec<Arc<str>> {
     let marks = device.history.marks.iter().filter(|m| m.kind == MarkKind::Phase);
     let names: BTreeSet<&Arc<str>> = marks.map(|m| &m.text).collect();
     names.into_iter().cloned().collect()
 }
 
-/// The bands of the window and how many marks made them.
+/// Returns the bands of the window, and the number of marks they were made from.
 fn bands(device: &Device, window: Window, names: &[Arc<str>]) -> (Vec<PhaseBand>, usize) {
     let newest = device.history.long.back().map_or(0, |p| p.at);
     let end = window.column(newest).map_or(window.columns, |c| c + 1);

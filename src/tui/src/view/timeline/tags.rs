@@ -1,4 +1,4 @@
-//! The selected process by tag: what it allocated for, stacked.
+//! The memory of the selected process by tag, stacked.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{StackedGraph, shade, swatch};
 use crate::wrap::{cut, width};
 
-/// Tags that have a layer of their own; all others are one more.
+/// The number of tags with a layer of their own; all others share one more.
 const LAYERS: usize = 5;
-/// Most columns of a name in the legend.
+/// The most columns of a name in the legend.
 const NAME: u16 = 20;
 
-/// What is stacked.
+/// The stacked layers of a window.
 pub(super) struct Stack<'a> {
-    /// From the foot up; the rest, if there is any, is the last.
+    /// From the bottom up. The rest, if there is any, is the last.
     layers: Vec<Layer>,
     columns: Vec<Option<&'a TagPoint>>,
 }
@@ -32,18 +32,18 @@ struct Layer {
     newest: u64,
 }
 
-/// The past by tag of the selected process, if it is on this device and has tags.
+/// Returns the history by tag of the selected process, if it is on this device and has tags.
 pub(super) fn past<'a>(model: &'a Model, device: &Device) -> Option<&'a TagPast> {
     let past = model.tags.as_ref()?;
     (Some(past.process) == model.ui.process && past.process.device == device.key && past.any()).then_some(past)
 }
 
 impl<'a> Stack<'a> {
-    /// Of the past in a window. Where that ends with what is known, its figures are the newest: those of a black box are read
-    /// after the last sample of a device.
-    pub(super) fn new(past: &'a TagPast, window: Window, patience: Nanos, ends: bool) -> Stack<'a> {
+    /// Stacks the part of a history that lies in a window. If the window ends with the newest samples (`ends`), the legend has
+    /// the newest figures, even if they are newer than the window: a black box is read after the device's last sample.
+    pub(super) fn new(past: &'a TagPast, window: Window, max_gap: Nanos, ends: bool) -> Stack<'a> {
         let points = past.points.iter().map(|p| (p.at, p));
-        let columns = fill(points, window, patience, |p| p.total());
+        let columns = fill(points, window, max_gap, |p| p.total());
         let newest = columns.iter().rev().flatten().next().copied();
         let newest = if ends { past.points.back() } else { newest };
         Stack {
@@ -52,7 +52,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Name, look and newest bytes of its layers, from the foot up.
+    /// Returns name, look and newest bytes of the layers, from the bottom up.
     #[cfg(test)]
     pub(super) fn layers(&self) -> Vec<(String, Ink, u64)> {
         let named = self
@@ -64,12 +64,12 @@ impl<'a> Stack<'a> {
             .collect()
     }
 
-    /// Bytes of the highest column.
+    /// Returns the bytes of the highest column.
     pub(super) fn most(&self) -> u64 {
         self.columns.iter().flatten().map(|p| p.total()).max().unwrap_or(0)
     }
 
-    /// Draws the columns, and at the right edge each layer's number, so that colour never stands alone.
+    /// Draws the columns, and each layer's number at the right edge, so that layers differ by more than their colour.
     pub(super) fn draw(&self, screen: &mut Screen<'_>, plot: Rect, top: u64) {
         let theme = screen.theme;
         let layers: Vec<Ink> = self.layers.iter().map(|l| l.ink).collect();
@@ -86,7 +86,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// The height of each layer's top as a share of the plot's.
+    /// Returns the height of each layer's top as a share of the plot's.
     fn tops(&self, point: &TagPoint, top: u64) -> Vec<f64> {
         let mut sum = 0u64;
         let layers = self.layers.iter().map(|layer| match &layer.tag {
@@ -99,7 +99,7 @@ impl<'a> Stack<'a> {
         layers.map(|bytes| bytes as f64 / top as f64).collect()
     }
 
-    /// Names and newest bytes of the layers, over as many lines as it takes.
+    /// Returns the lines of a legend with the names and newest bytes of the layers.
     pub(super) fn legend(&self, theme: &Theme, room: u16) -> Vec<Line<'static>> {
         let mut lines = vec![Line::default()];
         for layer in &self.layers {
@@ -123,8 +123,9 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// The tags with most bytes at any moment that is known. What never shrinks in the window lies at the foot, so that what comes and
-/// goes does not shake it. Each has the look that its name has among theirs: the same in every run of a program, whatever comes first.
+/// Chooses the tags that had the most bytes at any known moment. Tags that never shrink in the window lie at the bottom, so
+/// that those that do don't move them. The look of a tag depends on the place of its name among the chosen ones, so it is the
+/// same in every run of a program.
 fn layers(past: &TagPast, columns: &[Option<&TagPoint>], newest: Option<&TagPoint>) -> Vec<Layer> {
     let points = &past.points;
     let seen = || columns.iter().flatten();
@@ -165,10 +166,10 @@ fn layers(past: &TagPast, columns: &[Option<&TagPoint>], newest: Option<&TagPoin
     layers
 }
 
-/// A layer's number in the middle of a column, if that is a whole cell high.
+/// Draws a layer's number in the middle of a column, if the layer fills a whole cell there.
 fn number(screen: &mut Screen<'_>, plot: Rect, x: u16, ink: Ink, (foot, top): (f64, f64)) {
     let height = f64::from(plot.height);
-    // Lines of the plot that the layer fills.
+    // The lines of the plot that the layer fills.
     let (first, last) = (((1.0 - top.min(1.0)) * height).ceil(), ((1.0 - foot) * height).floor());
     if last - first < 1.0 {
         return;
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
 
-    /// A run of the same program is told by the same colours, whichever tag is large at the moment.
+    /// A tag has the same colour in every run, however large it is at the moment.
     #[test]
     fn tags_keep_their_looks_and_end_with_the_newest_figures() {
         let mut past = TagPast::new(ProcessId {
@@ -201,7 +202,7 @@ mod tests {
         };
         add(10, [("weights", 9), ("activations", 1)]);
         add(20, [("activations", 12), ("weights", 9)]);
-        // Read after the device's last sample.
+        // This one is newer than the device's last sample.
         add(90, [("weights", 8), ("activations", 0)]);
         let layers = |ends: bool| -> Vec<(String, Ink, u64)> {
             let stack = Stack::new(&past, Window::new(20, 29, 2), 10, ends);

@@ -1,19 +1,19 @@
-//! The span that a timeline shows, and which moment each of its columns has.
+//! The span of time that a timeline shows, divided into columns.
 
 #[cfg(test)]
 mod tests;
 
 use crate::model::{Device, Nanos, Partition};
 
-/// The span that is shown, cut into one bucket of time per column. Buckets lie at multiples of their width, so that
-/// a sample never changes its column because another one arrived.
+/// The shown span, divided into one bucket of time per column. Buckets begin at multiples of their width, so that a sample
+/// does not change its bucket when another one arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     /// Nanoseconds per column.
     pub(super) bucket: Nanos,
-    /// Number of the first column's bucket since the clock's zero.
+    /// The number of the first column's bucket, counted from the clock's zero.
     pub(super) first: u64,
-    /// Columns.
+    /// The number of columns.
     pub(super) columns: u16,
 }
 
@@ -28,24 +28,24 @@ impl Window {
         }
     }
 
-    /// The column of a moment; `None` outside the window.
+    /// Returns the column of a moment, or `None` outside the window.
     pub(super) fn column(&self, at: Nanos) -> Option<u16> {
         let column = (at / self.bucket).checked_sub(self.first)?;
         u16::try_from(column).ok().filter(|&c| c < self.columns)
     }
 
-    /// The first moment of a column.
+    /// Returns the first moment of a column.
     pub(super) fn start(&self, column: u16) -> Nanos {
         self.first.saturating_add(u64::from(column)).saturating_mul(self.bucket)
     }
 }
 
-/// One moment per column: the highest of its bucket, else the one before while that is no older than samples may be.
-/// Points come oldest first.
+/// Returns one point per column: the highest of its bucket, else the previous one if it is not older than `max_gap`. Points
+/// come oldest first.
 pub(super) fn fill<'a, T, K: PartialOrd>(
     points: impl Iterator<Item = (Nanos, &'a T)>,
     window: Window,
-    patience: Nanos,
+    max_gap: Nanos,
     height: impl Fn(&T) -> K,
 ) -> Vec<Option<&'a T>> {
     let mut columns: Vec<Option<&T>> = vec![None; usize::from(window.columns)];
@@ -69,20 +69,20 @@ pub(super) fn fill<'a, T, K: PartialOrd>(
         match columns[usize::from(column)] {
             Some(point) => before = Some((start, point)),
             None => {
-                let fresh = before.filter(|(at, _)| start.saturating_sub(*at) <= patience);
+                let fresh = before.filter(|(at, _)| start.saturating_sub(*at) <= max_gap);
                 columns[usize::from(column)] = fresh.map(|(_, point)| point);
             }
         }
     }
-    // Nothing is known of the time after the newest sample.
+    // The time after the newest sample is unknown.
     if let Some(newest) = newest.and_then(|at| window.column(at)) {
         columns[usize::from(newest) + 1..].fill(None);
     }
     columns
 }
 
-/// The fullest partition of each column.
-pub(super) fn columns(device: &Device, window: Window, patience: Nanos) -> Vec<Option<&Partition>> {
+/// Returns the partition with the most memory in use of each column.
+pub(super) fn columns(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<&Partition>> {
     let points = device.history.points().map(|p| (p.at, &p.memory));
-    fill(points, window, patience, Partition::fullness)
+    fill(points, window, max_gap, Partition::fullness)
 }

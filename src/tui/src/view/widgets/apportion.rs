@@ -1,8 +1,8 @@
-//! Shares whole units of a width among parts of a whole.
+//! Divides the cells of a width among parts.
 
-/// Shares `room` units among parts by largest remainder. The sum is `room` exactly (when any part is not zero). A part
-/// that is not zero gets at least `least` units while there is room for that; when there is not, the largest parts
-/// get `least` each.
+/// Divides `room` units among parts in proportion, by the largest remainder method. The shares add up to `room` unless all
+/// parts are zero. A part that is not zero gets at least `least` units; if there are too few for that, the largest parts get
+/// `least` each.
 pub(super) fn apportion(parts: &[u64], room: u64, least: u64) -> Vec<u64> {
     let mut shares = vec![0; parts.len()];
     let total: u128 = parts.iter().map(|&p| u128::from(p)).sum();
@@ -20,8 +20,8 @@ pub(super) fn apportion(parts: &[u64], room: u64, least: u64) -> Vec<u64> {
         }
         return shares;
     }
-    // Parts too small for their share take the least; the rest is divided among the others, which may push further
-    // ones below the least: at most one round per part.
+    // Parts whose share would be below the least get the least. The rest is divided among the others, which may push further
+    // ones below the least. There is at most one round per part.
     let mut fixed = vec![false; parts.len()];
     loop {
         let held: u64 = (0..parts.len()).filter(|&i| fixed[i]).map(|_| least).sum();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_and_no_part_vanishes_while_there_is_room() {
+    fn shares_add_up_and_every_part_gets_its_least() {
         let cases: [&[u64]; 6] = [
             &[1, 1, 1],
             &[1, 1_000_000],
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_the_nearest_to_proportion() {
+    fn shares_are_proportional() {
         let cases: [(&[u64], u64, &[u64]); 4] = [
             (&[50, 30, 20], 10, &[5, 3, 2]),
             (&[1, 1, 1], 10, &[4, 3, 3]),

@@ -1,6 +1,6 @@
-//! Where an axis of bytes ends.
+//! The top of an axis of bytes.
 
-/// The smallest round figure that is not below `bytes`: 1, 1.5, 2, 3, 4, 6, 8, 12, ... of a unit.
+/// Returns the smallest round figure that is not below `bytes`: 1, 1.5, 2, 3, 4, 6, 8, 12, ... of a unit.
 pub(in crate::view) fn ceiling(bytes: u64) -> u64 {
     let power = bytes.max(1).checked_next_power_of_two().unwrap_or(u64::MAX);
     if power >= 4 && power / 4 * 3 >= bytes {
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_top_of_an_axis_is_round_and_not_below_the_figure() {
+    fn axis_top_is_round_and_not_below_the_figure() {
         for (bytes, top) in [
             (0, 1),
             (1, 1),

@@ -1,4 +1,4 @@
-//! Bars: the parts of a memory, the bytes of one state, a share of a limit.
+//! Bars: the parts of a device's memory, the bytes of one state, a share of a limit.
 
 #[cfg(test)]
 mod tests;
@@ -12,19 +12,19 @@ use ratatui::widgets::Widget;
 use super::apportion::apportion;
 use crate::view::theme::{Ink, Theme};
 
-/// A part of a memory: its meaning and its bytes.
+/// A part of a device's memory: its meaning and its bytes.
 pub(in crate::view) type Part = (Ink, u64);
 
-/// Eighths of a cell.
+/// Eighths in a cell.
 const EIGHTHS: u64 = 8;
 const LEFT_EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// The parts of a memory side by side. They fill the area's width exactly, every line alike.
+/// The parts of a device's memory side by side. They fill the whole width of the area, on every line.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct MemoryBar<'a> {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
-    /// From the left. A part of 0 bytes is not drawn.
+    /// The parts from the left. A part of 0 bytes is not drawn.
     pub(in crate::view) parts: &'a [Part],
 }
 
@@ -63,26 +63,26 @@ impl Widget for MemoryBar<'_> {
     }
 }
 
-/// A cell that is `eighths` of one state and then another.
+/// Returns a cell that is `eighths` eighths of one state and the rest of another.
 pub(super) fn boundary(theme: &Theme, left: Ink, right: Ink, eighths: u64) -> (char, Style) {
     let glyph = LEFT_EIGHTHS[(eighths % EIGHTHS) as usize];
     match (theme.ground(left), theme.ground(right)) {
         (Some(left), Some(right)) => (glyph, Style::new().fg(left).bg(right)),
         (Some(left), None) => (glyph, Style::new().fg(left)),
-        // No glyph fills a cell from the right by eighths: half or nothing.
+        // No glyph fills a cell from the right by eighths, so it is half or nothing.
         (None, Some(right)) => (if eighths <= 5 { '▐' } else { ' ' }, Style::new().fg(right)),
         (None, None) => (' ', Style::new()),
     }
 }
 
-/// A bar of one state. The cells beyond its length keep what they had.
+/// A bar of one state. The cells beyond its length are left as they are.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct SolidBar {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
     /// Its state.
     pub(in crate::view) ink: Ink,
-    /// Its length in eighths of a cell. Where a terminal has no partial blocks, a part of a cell is a whole one.
+    /// Its length in eighths of a cell, rounded up to a cell on terminals without partial blocks.
     pub(in crate::view) eighths: u64,
 }
 
@@ -113,7 +113,7 @@ pub(in crate::view) struct Meter {
     pub(in crate::view) theme: Theme,
     /// The colour of the share.
     pub(in crate::view) ink: Ink,
-    /// From 0 to 1. What is not finite counts as 0.
+    /// From 0 to 1. A value that is not finite counts as 0.
     pub(in crate::view) share: f64,
 }
 
@@ -123,7 +123,7 @@ impl Widget for Meter {
         let share = if self.share.is_finite() { self.share } else { 0.0 };
         let halves = (share.clamp(0.0, 1.0) * f64::from(area.width) * 2.0).round() as u32;
         let (full, rest) = (self.theme.ink(self.ink), self.theme.ink(Ink::Dim));
-        // ASCII has no half of a line that looks like its relative: the meter has glyphs of its own there.
+        // The lookalikes of these line glyphs cannot be told apart, so the meter has ASCII glyphs of its own.
         let [none, half, whole] = if self.theme.ascii {
             ['.', '-', '=']
         } else {
@@ -142,7 +142,8 @@ impl Widget for Meter {
     }
 }
 
-/// The sample of a state in a legend. Where a solid one would melt into a bar above it, it is a little lower.
+/// Returns the sample of a state in a legend. A solid one is a little lower than the cell, so that it does not merge with a
+/// bar above it.
 pub(in crate::view) fn swatch(theme: &Theme, ink: Ink) -> Span<'static> {
     let tile = theme.tile(ink);
     if tile.glyph == '█' {

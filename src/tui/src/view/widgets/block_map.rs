@@ -1,4 +1,4 @@
-//! The blocks of a process as cells of equal size, as [`MapLayout`] lays them out.
+//! The blocks of a process as cells of equal size, laid out by [`MapLayout`].
 
 mod cells;
 #[cfg(test)]
@@ -13,33 +13,33 @@ use ratatui::widgets::{StatefulWidget, Widget};
 use crate::model::{BlockMap, MapLayout, Strip};
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
-pub(in crate::view) use cells::{LOOKS, Seen, ink_of, sign};
+pub(in crate::view) use cells::{LOOKS, LookCounts, ink_of, sign};
 use gpumem_text::units;
 
-/// `7f2a4c000000 512.0M `
+/// Columns of a label: `7f2a4c000000 512.0M `.
 const LABEL: u16 = 21;
 /// The narrowest map that has labels.
 const LABELLED: u16 = 60;
 
-/// The blocks of a process, with labels where there is room for them. The line of the cursor is always in view.
+/// The blocks of a process, with labels where they fit. The line of the cursor is always in view.
 ///
-/// Drawing costs one pass over the blocks in view, and nothing per block is allocated.
+/// Drawing takes one pass over the blocks in view and allocates nothing per block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct BlockMapWidget<'a> {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
-    /// Whose blocks.
+    /// The blocks.
     pub(in crate::view) map: &'a BlockMap,
-    /// The address that is looked at. Its block is highlighted.
+    /// The address of the cursor. Its block is highlighted.
     pub(in crate::view) cursor: Option<u64>,
-    /// How often the size of a cell is halved, from the one that shows everything.
+    /// How often the bytes per cell are halved, starting from the layout that shows everything.
     pub(in crate::view) zoom: u8,
 }
 
-/// What a drawn map looks like. Rendering replaces all of it; nothing is read from the frame before.
+/// The result of drawing a map. Rendering overwrites it without reading the previous one.
 #[derive(Clone, Debug, Default)]
 pub(in crate::view) struct BlockMapState {
-    /// The layout it has.
+    /// The drawn layout.
     pub(in crate::view) layout: MapLayout,
     /// The layout that shows everything.
     pub(in crate::view) whole: MapLayout,
@@ -47,8 +47,8 @@ pub(in crate::view) struct BlockMapState {
     pub(in crate::view) lines: (u64, u64),
     /// Area and first address of every strip of cells.
     pub(in crate::view) strips: Vec<(Rect, u64)>,
-    /// How many cells look like what.
-    pub(in crate::view) seen: Seen,
+    /// How many cells were drawn with each look.
+    pub(in crate::view) counts: LookCounts,
 }
 
 impl StatefulWidget for BlockMapWidget<'_> {
@@ -61,7 +61,7 @@ impl StatefulWidget for BlockMapWidget<'_> {
         let [labels, cells] = Layout::horizontal([Constraint::Length(labels), Constraint::Min(0)]).areas(area);
         let whole = MapLayout::fit(map, cells.width, area.height);
         let layout = whole.zoomed(self.zoom);
-        // First address and end of the block under the cursor, and the address in it that the cursor is at.
+        // The segment, start and end of the block under the cursor, and the cursor's address within it.
         let under = self.cursor.and_then(|addr| {
             let (segment, block) = map.nearest(addr)?;
             let here = if block.addr <= addr && addr - block.addr < block.size {
@@ -81,11 +81,11 @@ impl StatefulWidget for BlockMapWidget<'_> {
             whole,
             lines: (total, top),
             strips: Vec::with_capacity(strips.len()),
-            seen: Seen::default(),
+            counts: LookCounts::default(),
         };
         let mut mixes = vec![];
         for (i, strip) in strips.iter().enumerate() {
-            // A strip is of one of the lines in view.
+            // Every strip is on one of the lines in view.
             let y = area.y + (strip.line - top) as u16;
             let segment = &map.segments[strip.segment];
             if strip.x == 0 {
@@ -105,10 +105,10 @@ impl StatefulWidget for BlockMapWidget<'_> {
                 let from = begin.saturating_add(n * layout.bytes_per_cell);
                 let to = from.saturating_add(layout.bytes_per_cell);
                 let (mut glyph, mut style) = cells::look(&theme, mix);
-                cells::note(&mut state.seen, &theme, mix);
+                cells::note(&mut state.counts, &theme, mix);
                 match under {
                     Some((.., here)) if (from..to).contains(&here) => {
-                        // ASCII's relative of the diamond would be lost among the letters of the states.
+                        // The ASCII lookalike of the diamond would be lost among the glyphs of the states.
                         glyph = if theme.ascii { '@' } else { '◆' };
                         style = Style::reset().add_modifier(Modifier::REVERSED | Modifier::BOLD);
                     }
@@ -125,8 +125,8 @@ impl StatefulWidget for BlockMapWidget<'_> {
 }
 
 impl BlockMapWidget<'_> {
-    /// What stands before a line: address and size of the segment that begins there, or how many segments share the line, or how far
-    /// into its segment the line is.
+    /// Returns the label before a line: address and size of the segment that begins there, or how many segments share the line,
+    /// or the line's offset in its segment.
     fn label(&self, strip: &Strip, sharing: usize, layout: MapLayout) -> Line<'static> {
         let dim = self.theme.ink(Ink::Dim);
         let segment = &self.map.segments[strip.segment].segment;
@@ -138,14 +138,14 @@ impl BlockMapWidget<'_> {
         }
         let text = match sharing {
             0 => units::bytes_short(segment.size),
-            // Parts of segments are more than the segments that the title counts.
+            // Segments are split at holes that are left out, so there are more runs than the title counts segments.
             n if self.map.left_out > 0 => format!("{} runs", n + 1),
             n => format!("{} seg", n + 1),
         };
         let address = format!("{:012x}", segment.addr);
         let room = LABEL.saturating_sub(width(&address)).min(8);
         let mut line = Line::from(Span::styled(address, dim));
-        // A figure that is cut would be another one.
+        // A cut figure would be wrong.
         if width(&text) < room {
             line.extend([pad(&text, room), Span::styled(text, self.theme.ink(Ink::Plain))]);
         }

@@ -1,4 +1,4 @@
-//! Events under a graph of the same columns, and the lines that failed requests draw up through the graph.
+//! Events under a graph with the same columns, and the lines up through the graph at failed requests.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,20 +9,20 @@ use ratatui::widgets::Widget;
 use crate::model::MarkKind;
 use crate::view::theme::{Ink, Theme};
 
-/// What a kind of event looks like.
+/// The look of a kind of event.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct MarkLook {
-    /// How much it matters when several share a column: the highest is shown.
-    pub(in crate::view) gravity: u8,
+    /// Of several events in a column, the most severe (highest) is shown.
+    pub(in crate::view) severity: u8,
     glyph: char,
     ascii: char,
     ink: Ink,
-    /// What it is called in full, and where there is little room.
+    /// Its name in full, and a short one.
     pub(in crate::view) names: [&'static str; 2],
 }
 
 impl MarkLook {
-    /// Its sign.
+    /// Returns its glyph in a legend.
     pub(in crate::view) fn sign(&self, theme: &Theme) -> Span<'static> {
         let (glyph, style) = self.cell(theme);
         Span::styled(glyph.to_string(), style)
@@ -33,9 +33,9 @@ impl MarkLook {
     }
 }
 
-/// The look of a kind of event.
+/// Returns the look of a kind of event.
 pub(in crate::view) fn mark_look(kind: MarkKind) -> MarkLook {
-    let (gravity, glyph, ascii, ink, names) = match kind {
+    let (severity, glyph, ascii, ink, names) = match kind {
         MarkKind::OutOfMemory => (7, '✗', 'X', Ink::Warning, ["out of memory", "OOM"]),
         MarkKind::Retry => (6, '↻', '@', Ink::Warning, ["retried", "retry"]),
         MarkKind::Monitor => (5, '◈', '*', Ink::Warning, ["monitor", "monitor"]),
@@ -46,7 +46,7 @@ pub(in crate::view) fn mark_look(kind: MarkKind) -> MarkLook {
         MarkKind::Phase => (0, '│', '|', Ink::Dim, ["phase", "phase"]),
     };
     MarkLook {
-        gravity,
+        severity,
         glyph,
         ascii,
         ink,
@@ -54,7 +54,7 @@ pub(in crate::view) fn mark_look(kind: MarkKind) -> MarkLook {
     }
 }
 
-/// One sign per column with an event, in the area's first line.
+/// One glyph per column with an event, on the area's first line.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct EventStrip<'a> {
     /// Colours and glyphs.
@@ -78,8 +78,8 @@ impl Widget for EventStrip<'_> {
     }
 }
 
-/// A line through what is blank of a graph, at every column with a failed request. It is drawn over the graph, whose layers and
-/// labels stay.
+/// A line through the blank part of a graph at every column with a failed request. It is drawn after the graph and leaves its
+/// layers and labels.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct FailureLines<'a> {
     /// Colours and glyphs.
@@ -98,7 +98,7 @@ impl Widget for FailureLines<'_> {
             }
             for y in area.top()..area.bottom() {
                 let cell = &mut buf[(x, y)];
-                // A line of the graph's grid is as good as blank.
+                // The graph's grid lines count as blank.
                 if matches!(cell.symbol(), " " | "┈") {
                     cell.set_char('┊').set_style(style);
                 }
@@ -124,7 +124,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_kind_of_event_has_a_sign_of_its_own() {
+    fn every_kind_of_event_has_its_own_glyph() {
         let mut columns = KINDS.map(Some).to_vec();
         columns.insert(1, None);
         let cases: [Case<'_, &[Option<MarkKind>]>; 7] = [
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_request_draws_a_line_through_what_is_blank() {
+    fn failed_request_draws_a_line_through_blank_cells() {
         let lines = FailureLines {
             theme: COLOUR,
             columns: &[Some(MarkKind::OutOfMemory), None, Some(MarkKind::Retry)],

@@ -12,15 +12,15 @@ use crate::view::theme::{Ink, Theme};
 
 pub(super) const LOWER_EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Layers on top of each other, one moment a column. A cell without a layer keeps what it had.
+/// Stacked layers, one moment per column. Cells without a layer are left as they are.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct StackedGraph<'a, T> {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
-    /// From the foot up.
+    /// The layers from the bottom up.
     pub(in crate::view) layers: &'a [Ink],
-    /// From the left: the height of each layer's top from the foot, as a share of the area's, not falling. `None`: nothing is
-    /// known of the moment.
+    /// The columns from the left: the height of each layer's top above the bottom, as a share of the area's height, not falling.
+    /// `None`: the moment is unknown.
     pub(in crate::view) columns: &'a [Option<T>],
 }
 
@@ -36,18 +36,18 @@ impl<T: AsRef<[f64]>> Widget for StackedGraph<'_, T> {
     }
 }
 
-/// Units of height up to a share of the area.
+/// Converts a share of the area's height to units of `1 / per_cell` of a cell.
 pub(super) fn units(share: f64, height: u16, per_cell: u32) -> u32 {
     if !share.is_finite() || share <= 0.0 {
         return 0;
     }
     let all = u32::from(height) * per_cell;
-    // A float that is positive and at most `all`, so the conversion is exact enough and in range.
+    // The float is positive and at most `all`, so the conversion is in range.
     let n = (share.min(1.0) * f64::from(all)).round() as u32;
     n.max(1).min(all)
 }
 
-/// The colour of a layer at a height from 0 (foot) to 1 (top).
+/// Returns the colour of a layer at a height from 0 (bottom) to 1 (top).
 pub(in crate::view) fn shade(theme: &Theme, ink: Ink, height: f64) -> Option<Color> {
     theme.gradient(ink, 0.25 + 0.6 * height).fg
 }
@@ -56,7 +56,7 @@ pub(in crate::view) fn shade(theme: &Theme, ink: Ink, height: f64) -> Option<Col
 fn draw_column(theme: &Theme, layers: &[Ink], tops: &[f64], column: Rect, buf: &mut Buffer) {
     let fine = if theme.has_eighths() { 8 } else { 1 };
     let all = u32::from(column.height) * fine;
-    // A layer that is not empty is at least one unit thick.
+    // A layer that is not empty is at least one unit high.
     let mut below = (0, 0.0);
     let tops: Vec<u32> = tops
         .iter()
@@ -93,8 +93,8 @@ fn draw_column(theme: &Theme, layers: &[Ink], tops: &[f64], column: Rect, buf: &
     }
 }
 
-/// The two layers that a cell shows of all that meet in it, and how many eighths the lower one fills: what puts the fewest eighths
-/// wrong. Where the whole stack ends counts more than which layer ends where.
+/// Chooses the two layers that a cell shows of all that meet in it, and how many eighths the lower one fills, so that the
+/// fewest eighths are wrong. The end of the whole stack counts more than the boundary between two layers.
 fn two_of(eighths: [Option<Ink>; 8]) -> (usize, Ink, Option<Ink>) {
     let wrong = |shown: Option<Ink>, is: Option<Ink>| match (shown, is) {
         _ if shown == is => 0,
@@ -106,7 +106,7 @@ fn two_of(eighths: [Option<Ink>; 8]) -> (usize, Ink, Option<Ink>) {
     for split in (1..=8).rev() {
         let (below, above) = eighths.split_at(split);
         for lower in below.iter().flatten() {
-            // Nothing at all is above when nothing is left of the cell.
+            // If the lower layer fills the cell, there is no upper one.
             for upper in above.iter().chain(above.is_empty().then_some(&None)) {
                 let price = price(below, Some(*lower)) + price(above, *upper);
                 if price < best.0 {

@@ -1,4 +1,4 @@
-//! How many blocks there are of each size.
+//! A histogram of block sizes.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,21 +12,21 @@ use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
 use gpumem_text::units::{bytes_short, count_short, round_size};
 
-/// Columns of a size, of the number of blocks of it, and of the air behind them.
+/// Columns of a size, of the number of blocks, and of both with the gap behind them.
 const SIZE: usize = 8;
 const COUNT: usize = 5;
 const FIGURES: u16 = (SIZE + COUNT + 1) as u16;
 
-/// Free blocks per power of two, the largest first: their size, their number, and a bar of their bytes. When lines are few, the
+/// Free blocks per power of two, the largest first: their size, their number, and a bar of their bytes. If lines are few, the
 /// smallest sizes share the last one.
 ///
-/// Only the bar itself is drawn: what is not there has no look. ratatui's `BarChart` scales to whole cells and has no place for two figures
-/// beside a bar.
+/// The part of a line beyond its bar is left as it is. ratatui's `BarChart` scales to whole cells and has no place for two
+/// figures beside a bar.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct SizeHistogram<'a> {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
-    /// What is counted.
+    /// The counted sizes.
     pub(in crate::view) sizes: &'a Histogram,
 }
 
@@ -49,7 +49,7 @@ impl Widget for SizeHistogram<'_> {
             let bytes: u64 = sizes.bytes[range].iter().fold(0, |sum, &n| sum.saturating_add(n));
             let total = bytes_short(bytes);
             let Some(room) = area.width.checked_sub(FIGURES + width(&total)) else {
-                // Figures that are cut would be others.
+                // Cut figures would be wrong.
                 continue;
             };
             let size = if folded {
@@ -57,7 +57,7 @@ impl Widget for SizeHistogram<'_> {
             } else {
                 round_size(1 << bucket)
             };
-            // A size that is wider than its place exists in no address space.
+            // No size in a real address space is wider than its column.
             let size = if width(&size) > SIZE as u16 {
                 String::new()
             } else {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_their_blocks_stand_beside_a_bar_of_their_bytes() {
+    fn sizes_and_counts_stand_beside_a_bar_of_bytes() {
         let some = sizes(&[(9, 123_456, 123_456 << 9), (10, 1_234, 1_234 << 10), (12, 3, 3 << 12)]);
         let most = sizes(&[(0, u32::MAX, u64::MAX), (63, u32::MAX, u64::MAX)]);
         let cases: [Case<'_, &Histogram>; 10] = [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_has_the_colour_of_cached_memory() {
+    fn bar_has_the_colour_of_cached_memory() {
         let histogram = SizeHistogram {
             theme: COLOUR,
             sizes: &sizes(&[(10, 1, 1024)]),

@@ -1,4 +1,4 @@
-//! The last minute of a device as stacked areas in the colours of its bar.
+//! The last minute of a device's memory as stacked areas in the colours of its bar.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -12,23 +12,23 @@ use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
 use gpumem_text::units;
 
-/// Seconds that are shown, at least.
+/// The least number of seconds shown.
 pub(in crate::view) const SECONDS: usize = 60;
 /// Columns of the axis.
 const AXIS: u16 = 7;
-/// The stack, from the foot up.
+/// The layers of the stack, from the bottom up.
 const LAYERS: [Ink; 3] = [Ink::Allocated, Ink::Cached, Ink::Other];
 
-/// The last minute of a device's memory, with an axis up to its total, or to a round figure when little is used.
+/// The last minute of a device's memory. The axis ends at the device's total, or at a lower round figure if little is in use.
 ///
-/// An area that is too small for a curve, and a device without samples, stay blank.
+/// The area stays blank if it is too small for a graph or the device has no samples.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct HistoryGraph<'a> {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
-    /// Whose memory.
+    /// The device.
     pub(in crate::view) device: &'a Device,
-    /// When the newest figures are of, at the right end of the axis of time.
+    /// The age of the newest figures as text, at the right end of the time axis.
     pub(in crate::view) newest: &'a str,
 }
 
@@ -46,7 +46,7 @@ impl Widget for HistoryGraph<'_> {
         let columns = columns(self.device, scale);
         let most = columns.iter().flatten().map(|m| m.used()).max().unwrap_or(0);
         let total = columns.iter().flatten().map(|m| m.total).max().unwrap_or(0).max(1);
-        // Little use of a large device would be a line on the floor; none needs no other axis.
+        // A small use of a large device would be a line at the bottom. Without any use the axis ends at the total.
         let top = if (1..total / 4).contains(&most) {
             ceiling(most.saturating_add(most / 4)).min(total)
         } else {
@@ -72,7 +72,7 @@ impl Widget for HistoryGraph<'_> {
                 .right_aligned()
                 .render(times, buf);
         }
-        // Two labels that run into each other are none.
+        // A label that would touch the one at the end is left out.
         if width(&begin) < left {
             Span::styled(begin, dim).render(times, buf);
         }
@@ -88,25 +88,25 @@ impl Widget for HistoryGraph<'_> {
     }
 }
 
-/// How time lies on columns.
+/// How time is mapped to columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scale {
     width: u16,
-    /// Seconds from the left edge to the right.
+    /// Seconds from the left edge to the right edge.
     seconds: u16,
-    /// Columns of a second; 0: less than one.
+    /// Columns per second; 0 means less than one.
     fine: u16,
 }
 
 impl Scale {
-    /// A minute, and more where a second a whole number of columns wide leaves room for it.
+    /// Returns a scale of a minute, or more if whole columns per second leave room for it.
     fn new(width: u16) -> Scale {
         let fine = width / SECONDS as u16;
         let seconds = width.checked_div(fine).unwrap_or(SECONDS as u16);
         Scale { width, seconds, fine }
     }
 
-    /// The columns of the second that many seconds before the right edge.
+    /// Returns the columns of the second that is `back` seconds before the right edge.
     fn columns(self, back: u64) -> std::ops::Range<usize> {
         let (width, seconds) = (usize::from(self.width), usize::from(self.seconds));
         let Some(second) = usize::try_from(back)
@@ -122,15 +122,15 @@ impl Scale {
     }
 }
 
-/// One partition a column, the newest last: the fullest of its second, and of its part of the second where samples are
-/// that many. Columns of seconds without a sample are gaps.
+/// Returns one partition per column, the newest last. It is the one with the most memory in use in its second, or in its part
+/// of the second if there are enough samples. Seconds without a sample are gaps.
 fn columns(device: &Device, scale: Scale) -> Vec<Option<&Partition>> {
     let mut columns = vec![None; usize::from(scale.width)];
     let history = &device.history;
     let Some(edge) = history.edge() else { return columns };
     for point in history.seconds.iter() {
         if let Some(back) = edge.checked_sub(point.at / SECOND) {
-            // Where seconds share a column the newest shows, as it will when it stands alone.
+            // If seconds share a column, the newest one is shown, as it is when the column is its own.
             columns[scale.columns(back)].fill(Some(&point.memory));
         }
     }
@@ -157,7 +157,7 @@ fn columns(device: &Device, scale: Scale) -> Vec<Option<&Partition>> {
     columns
 }
 
-/// The share in use in each of the last `n` seconds, for a spark.
+/// Returns the share in use in each of the last `n` seconds, for a sparkline.
 pub(in crate::view) fn used_shares(device: &Device, n: usize) -> Vec<Option<f64>> {
     let seconds = columns(device, Scale::new(SECONDS as u16));
     let share = |m: &Partition| (m.total > 0).then(|| m.used() as f64 / m.total as f64);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_width_is_filled_by_a_minute_or_more() {
+    fn every_width_shows_at_least_a_minute() {
         for width in 0..400 {
             let scale = Scale::new(width);
             assert!(scale.seconds >= 60 && scale.seconds < 120, "{scale:?}");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_one_column_while_they_are_few_and_parts_of_it_show_where_there_is_room() {
+    fn wide_graph_shows_parts_of_a_second() {
         let points: Vec<(u64, u64)> = (0..20).map(|half| (1000 + half * 5, 10 + half)).collect();
         let device = device(&points);
         let narrow = allocated(&device, 60);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_minute_has_an_axis_and_grows_from_the_right() {
+    fn last_minute_has_an_axis_and_grows_from_the_right() {
         let small = device(&[(990, 5), (1000, 10)]);
         let large = device(&[(990, 50), (1000, 100)]);
         let cases: [Case<'_, &Device>; 9] = [
@@ -245,7 +245,7 @@ mod tests {
                     "       60 s ago         now",
                 ],
             ),
-            // Little use of a large device has an axis of its own.
+            // A small use of a large device lowers the top of the axis.
             (
                 COLOUR,
                 &small,

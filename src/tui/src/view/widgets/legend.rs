@@ -1,4 +1,4 @@
-//! The parts of a device's memory by name, with their figures, in one line.
+//! A legend of the parts of a device's memory with their figures, in one line.
 
 use ratatui::text::{Line, Span};
 
@@ -6,25 +6,25 @@ use super::bar::swatch;
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
 
-/// A part: its look, its name, its bytes, and when it leaves where there is no room for all (higher leaves sooner, 0 never does).
+/// A part: its meaning, its name, its bytes, and its drop rank. If not all fit, the highest rank is dropped first; 0 never is.
 pub(in crate::view) type Entry = (Ink, &'static str, u64, u8);
 
-/// The parts of a memory with their figures.
+/// The parts of a device's memory with their figures.
 #[derive(Clone, Debug)]
 pub(in crate::view) struct Legend<'a, F> {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
-    /// From the left.
+    /// The parts from the left.
     pub(in crate::view) entries: Vec<Entry>,
     /// Bytes of the whole memory.
     pub(in crate::view) total: u64,
-    /// How bytes are written.
+    /// Formats a number of bytes.
     pub(in crate::view) text: F,
-    /// What stands behind the last figure.
+    /// The unit behind the last figure.
     pub(in crate::view) unit: &'a str,
 }
 
-/// In short a part is called as in the process table.
+/// Returns the name of a part. The short names are those of the process table.
 fn name(entry: &Entry, short: bool) -> &'static str {
     if short && entry.0 == Ink::Allocated {
         "alloc"
@@ -34,8 +34,8 @@ fn name(entry: &Entry, short: bool) -> &'static str {
 }
 
 impl<F: Fn(u64) -> String> Legend<'_, F> {
-    /// As many entries as fit whole into `room` columns. What holds most of the device matters most, and what is hardly anything
-    /// least. Each entry ends with the gap to what follows it, so that the line's width is where more can be said.
+    /// Returns as many entries as fit into `room` columns without being cut. A part that holds more than half of the device
+    /// matters most, and a tiny one least. Each entry ends with the gap behind it, so more can be drawn at the line's width.
     pub(in crate::view) fn line(mut self, room: u16) -> Line<'static> {
         let gap = if self.width(3, false) <= room { 3 } else { 2 };
         let short = self.drop_entries(room, gap);
@@ -61,7 +61,7 @@ impl<F: Fn(u64) -> String> Legend<'_, F> {
         line
     }
 
-    /// Columns that all entries take with a gap behind each.
+    /// Returns the columns that all entries take with a gap behind each.
     fn width(&self, gap: u16, short: bool) -> u16 {
         let each = self
             .entries
@@ -70,24 +70,24 @@ impl<F: Fn(u64) -> String> Legend<'_, F> {
         each.sum::<u16>() + width(self.unit)
     }
 
-    /// Drops entries until the others fit, and tells whether they do so by their short names.
+    /// Drops entries until the others fit, and returns whether they need their short names for that.
     fn drop_entries(&mut self, room: u16, gap: u16) -> bool {
-        // There is no gap behind the last.
+        // The last entry needs no gap.
         let fits = |legend: &Self, short| legend.width(gap, short) <= room.saturating_add(gap);
         let mut whole = true;
         while self.entries.len() > 1 && !fits(self, false) {
             let little = |e: &Entry| e.3 > 0 && e.2 < self.total / 50;
-            // A bar that is mostly of one colour says nothing without its name.
+            // A bar that is mostly of one colour means nothing without the name of that colour.
             let rank = |e: &Entry| (little(e), e.3 > 0, e.2 <= self.total / 2, e.3);
-            let leaver = (0..self.entries.len())
+            let dropped = (0..self.entries.len())
                 .max_by_key(|&i| rank(&self.entries[i]))
                 .unwrap_or(0);
-            // A shorter word keeps all but what is little, or is not worth it.
+            // Short names are used only if they keep every entry but the tiny ones.
             if whole && fits(self, true) {
                 return true;
             }
-            whole &= little(&self.entries[leaver]);
-            self.entries.remove(leaver);
+            whole &= little(&self.entries[dropped]);
+            self.entries.remove(dropped);
         }
         false
     }
@@ -106,7 +106,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_matters_least_leaves_first_and_no_entry_is_cut() {
+    fn least_important_entries_are_dropped_whole() {
         let cases: [(Theme, &[Entry], u16, &str); 12] = [
             (
                 COLOUR,

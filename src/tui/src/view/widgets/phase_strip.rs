@@ -11,14 +11,14 @@ use crate::model::Colors;
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::cut;
 
-/// How many phases look different.
+/// The number of different looks of phases.
 pub(in crate::view) const PHASE_LOOKS: usize = 4;
-/// Bands take these in the order of their names.
+/// The colours of bands, in the order of their names.
 const INKS: [Ink; PHASE_LOOKS] = [Ink::Allocated, Ink::Pending, Ink::Good, Ink::Accent];
-/// And these, in Unicode and in ASCII, where colours do not tell them apart.
+/// The line glyphs of bands in Unicode and in ASCII, where colours do not tell them apart.
 const LINES: [(char, char); PHASE_LOOKS] = [('─', '-'), ('═', '='), ('┄', '.'), ('≈', '~')];
 
-/// The line and the colours of the phase at a place in the order of names.
+/// Returns the line glyph and the style of the phase at `index` in the order of names.
 pub(in crate::view) fn phase_look(theme: &Theme, index: usize) -> (char, Style) {
     let (unicode, ascii) = match theme.depth {
         Colors::Mono => LINES[index % LINES.len()],
@@ -44,7 +44,7 @@ pub(in crate::view) struct PhaseBand {
 pub(in crate::view) struct PhaseStrip<'a> {
     /// Colours and glyphs.
     pub(in crate::view) theme: Theme,
-    /// From the left. Columns beyond the area are cut.
+    /// The bands from the left. Columns beyond the area are cut.
     pub(in crate::view) bands: &'a [PhaseBand],
 }
 
@@ -58,7 +58,7 @@ impl Widget for PhaseStrip<'_> {
             let (line, style) = phase_look(&self.theme, band.index);
             let (from, to) = (band.columns.start, band.columns.end.min(area.width));
             let room = to.saturating_sub(from);
-            // A mark of where it begins would be all that is seen of a single column.
+            // A mark at the beginning would fill a band of one column.
             let begins = room > 1 || self.theme.depth != Colors::Mono;
             for x in from..to {
                 let glyph = if x == from && begins { '╾' } else { line };
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_have_their_names_as_far_as_there_is_room() {
+    fn bands_have_their_names_where_they_fit() {
         let bands = [
             band("forward", 1, 0..12),
             band("backward", 0, 12..16),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_differ_where_colours_do_not_tell_them_apart() {
+    fn phases_differ_without_colours() {
         for ascii in [false, true] {
             let theme = Theme::new(Colors::Mono, ascii);
             let mut lines: Vec<char> = (0..PHASE_LOOKS).map(|i| phase_look(&theme, i).0).collect();

@@ -1,4 +1,4 @@
-//! A graph over time in one line.
+//! A sparkline: a graph over time in one line.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,9 +9,10 @@ use crate::view::theme::{Ink, Theme};
 
 const ASCII_RAMP: [char; 9] = [' ', '.', '.', ':', '-', '=', '+', '*', '#'];
 
-/// One sample a column, the newest at the right edge of the area's first line.
+/// A sparkline with one sample per column, the newest at the right edge of the area's first line.
 ///
-/// Unlike ratatui's `Sparkline` it tells a sample of zero from none, is aligned at the right, and has a gradient.
+/// Unlike ratatui's `Sparkline` it distinguishes a sample of zero from a missing one, is aligned at the right, and has a
+/// gradient.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct Spark<'a> {
     /// Colours and glyphs.
@@ -28,7 +29,7 @@ impl Widget for Spark<'_> {
         if area.is_empty() {
             return;
         }
-        // A zero sample keeps its foot, so that "nothing" and "no sample" differ.
+        // A sample of zero is drawn as a low line, so that it differs from a missing one.
         let (ramp, foot) = match self.theme.ascii {
             true => (ASCII_RAMP, '_'),
             false => (LOWER_EIGHTHS, '▁'),
@@ -52,7 +53,7 @@ mod tests {
     use crate::view::widgets::tests::{ASCII, COLOUR, Case, TRUE, assert_drawn, drawn};
 
     #[test]
-    fn a_spark_tells_nothing_from_no_sample() {
+    fn zero_sample_differs_from_a_missing_one() {
         let samples = [None, Some(0.0), Some(0.5), Some(1.0)];
         let odd = [f64::NAN, f64::INFINITY, -1.0, 7.0].map(Some);
         let cases: [Case<'_, &[Option<f64>]>; 9] = [
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_high_sample_is_brighter() {
+    fn high_sample_is_brighter() {
         let spark = Spark {
             theme: TRUE,
             ink: Ink::Allocated,

@@ -1,4 +1,4 @@
-//! What the tests of the widgets draw with.
+//! Helpers of the widget tests.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Offset, Rect};
@@ -27,7 +27,7 @@ pub(in crate::view) const ASCII: Theme = Theme {
     ascii: true,
 };
 
-/// What `render` draws into an area of a size, which lies in a larger buffer. Fails when a cell outside the area changes.
+/// Renders into an area of a larger buffer and returns the area's cells. Fails if a cell outside the area changes.
 pub(in crate::view) fn drawn(size: (u16, u16), render: impl FnOnce(Rect, &mut Buffer)) -> Buffer {
     let inner = Rect::new(2, 1, size.0, size.1);
     let mut buffer = Buffer::empty(Rect::new(0, 0, size.0 + 5, size.1 + 3));
@@ -43,17 +43,17 @@ pub(in crate::view) fn drawn(size: (u16, u16), render: impl FnOnce(Rect, &mut Bu
     out
 }
 
-/// The same without its styles.
+/// Renders like `drawn` and resets the styles.
 pub(in crate::view) fn letters(size: (u16, u16), render: impl FnOnce(Rect, &mut Buffer)) -> Buffer {
     let mut buffer = drawn(size, render);
     buffer.set_style(buffer.area, Style::reset());
     buffer
 }
 
-/// A theme, what a widget shows, the size of its area, and the lines that it draws there.
+/// A theme, the content of a widget, the size of its area, and the expected lines.
 pub(in crate::view) type Case<'a, T> = (Theme, T, (u16, u16), &'a [&'a str]);
 
-/// Compares the letters that are drawn with lines of text. No lines: nothing fits into the area.
+/// Compares the drawn letters with lines of text. No lines means that nothing is drawn.
 pub(in crate::view) fn assert_drawn(size: (u16, u16), lines: &[&str], render: impl FnOnce(Rect, &mut Buffer)) {
     let mut expected = Buffer::with_lines(lines.iter().copied());
     if lines.is_empty() {

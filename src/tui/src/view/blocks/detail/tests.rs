@@ -1,4 +1,4 @@
-//! What is said of a block and of its process.
+//! The texts about a block and its process.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use gpumem_channel::{Segment, SegmentMap, StringId};
 use super::*;
 use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
 
-/// A map whose second string is a name.
+/// Returns a map whose string 1 is `name`.
 fn map_of(segments: Vec<Arc<SegmentMap>>, name: &str) -> BlockMap {
     BlockMap {
         process: ProcessId {
@@ -26,7 +26,7 @@ fn map_of(segments: Vec<Arc<SegmentMap>>, name: &str) -> BlockMap {
 }
 
 #[test]
-fn pieces_of_a_stitched_block_tell_of_the_whole_once() {
+fn first_piece_of_a_stitched_block_has_the_request() {
     let map = map_of(vec![], "batch");
     let told = |state, requested| {
         let block = Block {
@@ -37,29 +37,29 @@ fn pieces_of_a_stitched_block_tell_of_the_whole_once() {
             ..Block::default()
         };
         let facts = facts(&map, 0, &block).into_iter();
-        let figures = facts.filter(|(label, _)| ["requested", "requested in all", "tag"].contains(label));
+        let figures = facts.filter(|(label, _)| ["requested", "requested in total", "tag"].contains(label));
         let figures: Vec<_> = figures.map(|(label, text)| format!("{label} {text}")).collect();
-        // Two columns of a panel's 36 are the swatch's.
+        // The glyph of the state takes two of the panel's 36 columns.
         assert!(width(&state_text(&block)) <= SIDE - 4, "{}", state_text(&block));
         (state_text(&block), figures.join(", "))
     };
     let first = told(BlockState::Allocated, 20 << 20);
     assert_eq!(first.0, "allocated, the first of its pieces");
-    assert_eq!(first.1, "requested in all 20.0 MiB, tag batch");
+    assert_eq!(first.1, "requested in total 20.0 MiB, tag batch");
     let further = told(BlockState::Part, 0);
     assert_eq!(further.0, "allocated, a further piece");
-    assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes");
+    assert_eq!(further.1, "tag batch", "a later piece has no request of its own");
     let whole = told(BlockState::Allocated, 7 << 20);
     assert_eq!(whole.0, "allocated");
     assert_eq!(whole.1, "requested 7.0 MiB, tag batch");
     assert_eq!(told(BlockState::PendingFree, 20 << 20).1, first.1);
     let further = told(BlockState::PendingFree, 0);
     assert_eq!(further.0, "freed, in use, a further piece");
-    assert_eq!(further.1, "tag batch", "nobody asked for 0 bytes of it either");
+    assert_eq!(further.1, "tag batch", "nor has it once it is freed");
 }
 
 #[test]
-fn what_nobody_asked_for_of_a_block_is_told_as_such_and_fits() {
+fn rounding_is_shown_beside_the_size_and_fits() {
     let told = |size, requested, state| {
         let block = Block {
             size,
@@ -78,7 +78,7 @@ fn what_nobody_asked_for_of_a_block_is_told_as_such_and_fits() {
     assert_eq!(
         told(size, size + 8, held),
         "704.0 MiB",
-        "a piece tells what all of them are for"
+        "the first piece has the request of all pieces"
     );
     let longest = told((1 << 30) - (100 << 10), (1 << 30) - (1100 << 10), held);
     assert_eq!(longest, "1023.9 MiB, 1000.0K rounding");
@@ -99,7 +99,7 @@ fn figures_of_a_process_fit_into_their_panel() {
 }
 
 #[test]
-fn a_block_tells_whose_pool_it_is_of() {
+fn named_pool_is_shown_with_its_size_class() {
     let map = |pool_name| {
         let segment = Segment {
             pool_name: StringId(pool_name),
@@ -117,12 +117,12 @@ fn a_block_tells_whose_pool_it_is_of() {
     };
     assert_eq!(told(0).as_deref(), Some("small"));
     assert_eq!(told(1).as_deref(), Some("tenant-a, small"));
-    assert_eq!(told(9).as_deref(), Some("small"), "a name that is not there");
+    assert_eq!(told(9).as_deref(), Some("small"), "the string is missing");
 }
 
-/// A black box ages no more, and where nothing tells when it ended nothing is said.
+/// Blocks of a black box do not age. Without a known end no age is shown.
 #[test]
-fn the_age_of_a_block_ends_with_its_program() {
+fn age_of_a_block_ends_with_its_program() {
     let mut map = map_of(vec![], "");
     let told = |map: &BlockMap| {
         let block = Block {
@@ -139,7 +139,7 @@ fn the_age_of_a_block_ends_with_its_program() {
 }
 
 #[test]
-fn a_threads_own_stream_is_no_handle() {
+fn per_thread_stream_is_not_shown_as_a_handle() {
     let own = PER_THREAD_STREAMS.start + 0x1003;
     let texts = [0, 1, 0x7f00_1234_5000, own, u64::MAX].map(stream_text);
     assert_eq!(

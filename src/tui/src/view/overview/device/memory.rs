@@ -1,4 +1,4 @@
-//! How a device's memory is divided: a bar of its parts, and their figures.
+//! How a device's memory is divided: a bar of its parts, and a legend with their figures.
 
 use gpumem_probe::Reading;
 use gpumem_text::units::{self, gib};
@@ -19,12 +19,12 @@ fn parts(memory: &Partition) -> [Part; 5] {
         (Ink::Cached, memory.cached),
         (Ink::Other, memory.other),
         (Ink::Free, memory.free),
-        // A GPU has one of the two at most.
+        // A GPU has at most one of the two.
         (Ink::Driver, memory.driver.or(memory.host).unwrap_or(0)),
     ]
 }
 
-/// A bar of the parts, or why there is none.
+/// Draws a bar of the parts, or the reason why there is none.
 pub(super) fn bar(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     match device.memory.value() {
         Some(memory) => {
@@ -41,12 +41,12 @@ pub(super) fn bar(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     }
 }
 
-/// One line with the number of every part, as many as fit.
+/// Draws as many parts with their figures as fit on a line.
 pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     let Some(memory) = device.memory.value() else {
         return;
     };
-    // Tenths of a GiB do not tell how a few hundred MiB are divided: 0.2 and 0.3 would be 0.4.
+    // Tenths of a GiB are too coarse for a few hundred MiB: 0.2 and 0.3 could add up to 0.4.
     let in_gib = memory.total >= 1 << 34 && !(1..1 << 30).contains(&memory.reserved());
     let text = |bytes| {
         if in_gib { gib(bytes) } else { units::bytes_short(bytes) }
@@ -69,7 +69,7 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     }
 }
 
-/// The parts of a legend. What is left to whoever asks next is the last to leave.
+/// Returns the parts of a legend. The free memory is dropped last.
 fn entries(memory: &Partition) -> Vec<Entry> {
     let mut entries = vec![
         (Ink::Allocated, "allocated", memory.allocated, 1),
@@ -84,7 +84,7 @@ fn entries(memory: &Partition) -> Vec<Entry> {
             entries.push((Ink::Other, "other", memory.other, 3));
             entries.push((Ink::Driver, "host's programs", host, 4));
         }
-        // Nobody tells the driver's share apart.
+        // The driver's share is not reported separately.
         (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other, 3)),
         (Basis::Publishers, _) => {}
     }

@@ -1,4 +1,4 @@
-//! What NVML measures besides memory.
+//! The sensors that NVML reads, besides memory.
 
 use gpumem_probe::Reading;
 use gpumem_text::units::rate;
@@ -16,10 +16,10 @@ use crate::wrap::width;
 /// A figure: its label, its text, and its share of a limit where it has one.
 type Row = (&'static str, String, Option<f64>);
 
-/// What the sensors say, utilization first. Figures that are not there say why; nothing is made up.
+/// Returns the readings of the sensors, utilization first. A missing figure is replaced by its reason.
 fn readings(device: &Device) -> Vec<Row> {
     let sensors = &device.sensors;
-    // What was not asked while it answered never will be.
+    // A device that is gone will not answer any more.
     let pending = match device.state {
         DeviceState::Present => "not asked yet",
         DeviceState::Lost(_) | DeviceState::Gone => "not known",
@@ -66,12 +66,12 @@ fn short_reason<T>(reading: &Reading<T>, pending: &str) -> String {
     .into()
 }
 
-/// Whether anything measures this device.
+/// Checks whether NVML reads this device.
 pub(super) fn has_sensors(device: &Device) -> bool {
     device.kind == DeviceKind::Nvml
 }
 
-/// The sensors on one line of so many columns, as many as fit.
+/// Returns as many sensors as fit on a line of `room` columns.
 pub(super) fn line(device: &Device, theme: Theme, room: u16) -> Line<'static> {
     let dim = theme.ink(Ink::Dim);
     if !has_sensors(device) {
@@ -80,7 +80,7 @@ pub(super) fn line(device: &Device, theme: Theme, room: u16) -> Line<'static> {
     let rows = readings(device);
     let mut short = rows.clone();
     short[0].0 = "util";
-    // The word in full, unless another figure has to go for it.
+    // The long names, unless they push out a figure.
     let mut rows = match fitting(&short, room) > fitting(&rows, room) {
         true => short,
         false => rows,
@@ -90,7 +90,7 @@ pub(super) fn line(device: &Device, theme: Theme, room: u16) -> Line<'static> {
     rows.into_iter().flat_map(row).collect()
 }
 
-/// How many of them fit on a line, with air between them.
+/// Returns how many rows fit on a line, with blanks between them.
 fn fitting(rows: &[Row], room: u16) -> usize {
     let mut end = 0;
     let fits = |(label, text, _): &&Row| {
@@ -107,10 +107,10 @@ fn no_sensors(device: &Device) -> &'static str {
     }
 }
 
-/// Column where the figures of the sensor column end.
+/// The column at which figures are right-aligned.
 const FIGURE_END: u16 = 23;
 
-/// Draws a column of sensors, each with a small meter where it has a limit.
+/// Draws one sensor per line, with a small meter where it has a limit.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     for (row, line) in rows(device, area.height).iter().zip(area.rows()) {
         screen.render(row_line(row, screen.theme, line.width), line);
@@ -126,7 +126,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     }
 }
 
-/// The sensors in at most so many lines: both directions of the link share one when lines are few.
+/// Returns the sensors in at most `lines` rows. Both directions of the PCIe link share one when lines are few.
 fn rows(device: &Device, lines: u16) -> Vec<Row> {
     let mut rows = readings(device);
     if usize::from(lines) < rows.len()
@@ -134,7 +134,7 @@ fn rows(device: &Device, lines: u16) -> Vec<Row> {
     {
         let told = device.sensors.pcie_rx.value().is_some();
         let text = match up.1 == down.1 && !told {
-            // One reason for both is said once.
+            // A reason that both directions share is shown once.
             true => up.1,
             false => format!("H>D {}  D>H {}", up.1, down.1),
         };
@@ -143,11 +143,11 @@ fn rows(device: &Device, lines: u16) -> Vec<Row> {
     rows
 }
 
-/// A label with its figure at the right of a column, or with the reason why there is none, in so many columns.
+/// Returns a label with its right-aligned figure, or with the reason why there is none, in `room` columns.
 fn row_line((label, text, share): &Row, theme: Theme, room: u16) -> Line<'static> {
     let dim = theme.ink(Ink::Dim);
     let (before, wide) = (width(label), width(text));
-    // A reason is longer than a figure: it may use the room of the meter.
+    // A reason is longer than a figure and may use the space of the meter.
     let is_reason = share.is_none() && wide + 12 > FIGURE_END;
     let (start, style) = match is_reason {
         true => (room.saturating_sub(wide).clamp(before + 1, 12.max(before + 1)), dim),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_whole_figures_only() {
+    fn sensor_line_drops_figures_that_do_not_fit() {
         let device = fixture::h100().live.devices.remove(0);
         let told = |room| line(&device, Theme::default(), room).to_string().trim_end().to_owned();
         assert_eq!(told(7), "");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_end_in_one_column_and_reasons_are_not_cut() {
+    fn figures_are_aligned_and_reasons_use_the_meters_space() {
         let device = fixture::several().live.devices.remove(2);
         let lines: Vec<_> = rows(&device, 5)
             .iter()

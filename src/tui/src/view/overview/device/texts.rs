@@ -1,4 +1,4 @@
-//! What is said of a device in words.
+//! Texts about a device.
 
 use gpumem_probe::Reading;
 
@@ -7,11 +7,11 @@ use crate::view::layout::clip;
 use crate::wrap::width;
 use gpumem_text::units::{self, gib};
 
-/// What is known of a device besides its memory, in at most so many columns. Only wide screens have its address.
+/// Returns the facts about a device besides its memory, in at most `room` columns. Only wide screens have its PCI address.
 pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
     let host = device.shared_with_host.then_some("uses the host's memory");
     let address = wide.then_some(device.pci.as_str());
-    // Less than what is available: the kernel has the rest for caches, and CUDA calls only this free.
+    // MemFree and not MemAvailable: CUDA does not count the kernel's caches as free.
     let free = device.host.map(|host| format!("MemFree {}", units::bytes(host.free)));
     let facts = [Some(device.name.as_str()), host, free.as_deref(), address];
     let mut text = String::new();
@@ -21,7 +21,7 @@ pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
         if left == 0 {
             break;
         }
-        // A figure that is cut is none.
+        // A cut figure would be wrong.
         if Some(fact) == free.as_deref() && width(fact) > left {
             continue;
         }
@@ -30,10 +30,10 @@ pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
     text
 }
 
-/// That a device's figures are old, in more words and in one.
+/// Returns a note that a device's figures are old, in a long and a short form.
 pub(super) fn lost(device: &Device) -> Option<(&'static str, &'static str)> {
     match device.state {
-        // Its figures were never known.
+        // There are no last known figures.
         DeviceState::Lost(_) if device.memory.value().is_none() => Some(("LOST", "LOST")),
         DeviceState::Lost(_) => Some(("LOST, last known figures", "LOST")),
         DeviceState::Gone => Some(("gone, last known figures", "gone")),
@@ -41,7 +41,7 @@ pub(super) fn lost(device: &Device) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// `52.1 of 79.6 GiB used`; `None` where there is no figure.
+/// Returns `52.1 of 79.6 GiB used`, or `None` where there is no figure.
 pub(super) fn used(device: &Device) -> Option<String> {
     let memory = device.memory.value()?;
     let (used, what) = match memory.basis {
@@ -54,13 +54,13 @@ pub(super) fn used(device: &Device) -> Option<String> {
     Some(format!("{used} of {total} {what}"))
 }
 
-/// The share that is used: `66%`.
+/// Returns the share in use: `66%`.
 pub(super) fn used_share(device: &Device) -> Option<String> {
     let memory = device.memory.value().filter(|m| m.total > 0)?;
     Some(units::percent(memory.used() as f64 / memory.total as f64))
 }
 
-/// Why there is no memory figure.
+/// Returns why there is no memory figure.
 pub(super) fn no_memory(device: &Device) -> String {
     match &device.state {
         DeviceState::Lost(text) => format!("lost: {text}"),
@@ -68,7 +68,7 @@ pub(super) fn no_memory(device: &Device) -> String {
     }
 }
 
-/// Why a reading has no figure; `None` when it has one.
+/// Returns why a reading has no figure, or `None` if it has one.
 pub(super) fn reason<T>(reading: &Reading<T>, what: &str) -> Option<String> {
     match reading {
         Reading::Value(_) => None,

@@ -1,4 +1,4 @@
-//! Which columns a table of some width has. The least important ones leave first.
+//! Chooses the columns of a table for its width. The least important ones are dropped first.
 
 #[cfg(test)]
 mod tests;
@@ -8,16 +8,16 @@ use crate::model::{Column, Model, Process};
 use crate::view::layout::clip;
 use crate::wrap::width;
 
-/// What a table column shows: a sortable figure, or one of the extras that only wide screens have.
+/// A column of the table: a sortable one, or one that only wide screens have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// A column of the model's.
+    /// A sortable column.
     Of(Column),
-    /// Which device.
+    /// The label of the device.
     Device,
-    /// The same where there is little room and all are real ones: its number.
+    /// The number of the GPU, in place of the label where space is short and all devices are real.
     Gpu,
-    /// Job label and rank.
+    /// The job's name and the rank.
     Job,
     /// Bytes asked for.
     Requested,
@@ -29,11 +29,11 @@ pub(super) enum Shown {
     Bar,
 }
 
-/// A column: what, its least width, and when it leaves (higher leaves sooner; 0 never does).
+/// A column with its least width and its drop rank: the highest is dropped first, 0 never.
 struct Spec {
     shown: Shown,
     width: u16,
-    leaves: u8,
+    drop_rank: u8,
 }
 
 const SPECS: [Spec; 17] = [
@@ -56,26 +56,31 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::State), 14, 2),
 ];
 
-/// What the column of devices becomes before it leaves.
+/// Replaces the column of devices before that is dropped.
 const GPU: Spec = spec(Shown::Gpu, 3, 4);
 
-const fn spec(shown: Shown, width: u16, leaves: u8) -> Spec {
-    Spec { shown, width, leaves }
+const fn spec(shown: Shown, width: u16, drop_rank: u8) -> Spec {
+    Spec {
+        shown,
+        width,
+        drop_rank,
+    }
 }
 
-/// Columns of air between two columns of the table.
+/// Blank columns between two columns of the table.
 pub(super) const GAP: u16 = 2;
-/// Columns that leave at this rank or above are extras.
+/// Columns of this drop rank or above are extras.
 const EXTRA: u8 = 7;
-/// What the words should have beyond their least width before an extra column comes.
-const COMFORT: u16 = 18;
-/// Columns that a command has where there is room.
+/// Extra columns are shown only if command and state have this much more than their least width.
+const TEXT_SLACK: u16 = 18;
+/// The least width of the command where there is room.
 const COMMAND: u16 = 14;
-/// Columns that it has at least beside the driver's figure: its heading; or the longest state before it, where one is not usual.
+/// Its least width beside NVML's figure: the width of its heading, or of the longest state before it if a row has an
+/// unusual one.
 const NAME: [u16; 2] = [7, 12];
 
 impl Shown {
-    /// The heading.
+    /// Returns the heading.
     pub(super) fn title(self) -> &'static str {
         match self {
             Shown::Of(column) => column.title(),
@@ -89,7 +94,7 @@ impl Shown {
         }
     }
 
-    /// Words at the left rather than figures at the right.
+    /// Checks whether the column holds text, aligned at the left, and not figures, aligned at the right.
     pub(super) fn is_text(self) -> bool {
         matches!(
             self,
@@ -97,8 +102,8 @@ impl Shown {
         )
     }
 
-    /// A text as it stands in so many columns: words are cut with a sign. A figure stands there whole or not at all: cut, it would be
-    /// read as another one.
+    /// Fits a cell's text into `room` columns. Words are cut with an ellipsis. A figure is dropped if it does not fit, because a
+    /// cut figure would be wrong.
     pub(super) fn fitted(self, text: String, room: u16) -> String {
         match width(&text) <= room {
             true => text,
@@ -108,22 +113,22 @@ impl Shown {
     }
 }
 
-/// Whether jobs have a column of their own.
+/// Checks whether jobs have a column of their own.
 pub(super) fn has_jobs(columns: &[(Shown, u16)]) -> bool {
     columns.iter().any(|c| c.0 == Shown::Job)
 }
 
-/// Which columns a table of so many columns of the terminal has, with their widths: the command takes what is left over. They fit
-/// behind one column of air.
+/// Chooses the columns of a table that is `room` wide, with their widths. The command takes what is left over. They fit
+/// behind one blank column.
 pub(super) fn fit(model: &Model, room: u16, framed: bool) -> Vec<(Shown, u16)> {
     let listed = Listed::new(model);
     let mut specs = listed.candidates();
-    listed.thin_out(&mut specs, room);
+    listed.drop_columns(&mut specs, room);
     let needed = listed.needed(&specs);
-    // There is air before the first column, and none behind the last.
+    // There is a blank before the first column, and none behind the last.
     let mut over = (needed + 1).saturating_sub(room + GAP);
     if over > COMMAND - NAME[usize::from(listed.unusual)] {
-        // A figure that is cut is none: the name has what there is.
+        // NVML's figure would be cut, so the name takes its space.
         specs.retain(|s| s.shown != Shown::Of(Column::Nvml));
         over = 0;
     }
@@ -132,14 +137,14 @@ pub(super) fn fit(model: &Model, room: u16, framed: bool) -> Vec<(Shown, u16)> {
         _ => listed.width(s),
     };
     let mut columns: Vec<(Shown, u16)> = specs.iter().map(|s| (s.shown, width(s))).collect();
-    // A frame needs air before it, the edge of the screen none.
+    // A frame needs a blank before it, the edge of the screen none.
     let spare = (room + u16::from(!framed)).saturating_sub(listed.needed(&specs));
     widen(model, &mut columns, spare);
-    cut_off(&mut columns, room);
+    cut_at_edge(&mut columns, room);
     columns
 }
 
-/// What is left over goes to the words: first to what they cannot do without, then to all of them.
+/// Gives the columns left over to the text columns: first what they need most, then the rest.
 fn widen(model: &Model, columns: &mut [(Shown, u16)], mut spare: u16) {
     let job_shown = has_jobs(columns);
     for (shown, most) in [
@@ -166,8 +171,8 @@ fn widen(model: &Model, columns: &mut [(Shown, u16)], mut spare: u16) {
     }
 }
 
-/// Cuts off what is beyond the right edge, where not even the columns fit that never leave.
-fn cut_off(columns: &mut Vec<(Shown, u16)>, room: u16) {
+/// Cuts columns at the right edge if not even those that are never dropped fit.
+fn cut_at_edge(columns: &mut Vec<(Shown, u16)>, room: u16) {
     let mut left = room.saturating_sub(1);
     for (_, wide) in columns.iter_mut() {
         *wide = left.min(*wide);
@@ -176,19 +181,19 @@ fn cut_off(columns: &mut Vec<(Shown, u16)>, room: u16) {
     columns.retain(|c| c.1 > 0);
 }
 
-/// What of the listed processes decides about columns.
+/// The facts about the listed processes that decide which columns are shown.
 struct Listed<'a> {
     model: &'a Model,
     several_devices: bool,
-    /// A driver counts some of them.
+    /// NVML may count at least one of them.
     counted: bool,
-    /// Where a program uses several devices only their column tells its rows apart.
-    apart: bool,
-    /// The number of its device tells for each which one it is.
+    /// A program uses several devices, so that only the device tells its rows apart.
+    multi_device: bool,
+    /// Every device can be identified by its number alone.
     numbered: bool,
-    /// None has figures, and there are several devices: columns of dashes tell less than which device a row is of.
-    untold: bool,
-    /// Who ended or stands still must not pass for one of those that run.
+    /// No process has figures and there are several devices: the device says more than columns of dashes.
+    no_figures: bool,
+    /// A process has ended or is stopped, which its row must show.
     unusual: bool,
 }
 
@@ -200,14 +205,14 @@ impl Listed<'_> {
             model,
             several_devices,
             counted: model.counted(),
-            apart: several_devices && uses_several(model),
+            multi_device: several_devices && uses_several(model),
             numbered: model.listed().all(numbered),
-            untold: several_devices && model.listed().all(|p| p.figures.is_none()),
+            no_figures: several_devices && model.listed().all(|p| p.figures.is_none()),
             unusual: model.listed().any(|p| !p.runs_as_usual()),
         }
     }
 
-    /// The columns that have something to tell. One of dashes tells nothing, and stands where what is reserved could.
+    /// Returns the columns that may be shown. A column that would hold only dashes is left out to save space.
     fn candidates(&self) -> Vec<&'static Spec> {
         let managed = self.model.listed().any(|p| p.managed.value().is_some());
         let jobs = self.model.listed().any(|p| !p.job_text().is_empty());
@@ -221,7 +226,7 @@ impl Listed<'_> {
         SPECS.iter().filter(tells).collect()
     }
 
-    /// The least width of a column. Labels of devices differ in length: `GPU 0`, `SIM 4194304`.
+    /// Returns the least width of a column. Device labels differ in length: `GPU 0`, `SIM 4194304`.
     fn width(&self, spec: &Spec) -> u16 {
         if spec.shown != Shown::Device {
             return spec.width;
@@ -230,48 +235,48 @@ impl Listed<'_> {
         labels.max().unwrap_or(0).clamp(6, 11)
     }
 
-    /// What columns need, with air behind each.
+    /// Returns the width that columns need, with a gap behind each.
     fn needed(&self, specs: &[&Spec]) -> u16 {
         specs.iter().map(|s| self.width(s) + GAP).sum()
     }
 
-    /// When a column leaves, as in [`Spec::leaves`].
-    fn leaves(&self, spec: &Spec) -> u8 {
+    /// Returns the drop rank of a column, which may differ from [`Spec::drop_rank`].
+    fn drop_rank(&self, spec: &Spec) -> u8 {
         match spec.shown {
-            Shown::Device if self.numbered => GPU.leaves,
-            Shown::Device | Shown::Gpu if self.apart => 1,
+            Shown::Device if self.numbered => GPU.drop_rank,
+            Shown::Device | Shown::Gpu if self.multi_device => 1,
             Shown::Of(Column::State) if self.unusual => 1,
-            Shown::Of(Column::Allocated | Column::Cached | Column::Fragmentation) if self.untold => 5,
+            Shown::Of(Column::Allocated | Column::Cached | Column::Fragmentation) if self.no_figures => 5,
             Shown::Of(Column::Allocated | Column::Cached) if self.unusual => 2,
             Shown::Of(Column::Reserved) if !self.counted => 1,
-            _ => spec.leaves,
+            _ => spec.drop_rank,
         }
     }
 
-    /// Takes columns out until the others fit, or only those are left that never leave.
-    fn thin_out(&self, specs: &mut Vec<&'static Spec>, room: u16) {
-        while let Some(leaver) = (0..specs.len())
-            .filter(|&i| self.leaves(specs[i]) > 0)
-            .max_by_key(|&i| self.leaves(specs[i]))
+    /// Drops columns until the others fit, or only those are left that are never dropped.
+    fn drop_columns(&self, specs: &mut Vec<&'static Spec>, room: u16) {
+        while let Some(dropped) = (0..specs.len())
+            .filter(|&i| self.drop_rank(specs[i]) > 0)
+            .max_by_key(|&i| self.drop_rank(specs[i]))
         {
-            // An extra column must leave command and state legible; the others need only fit.
-            let comfort = if self.leaves(specs[leaver]) >= EXTRA {
-                COMFORT
+            // Extra columns must leave space for command and state; the others need only fit.
+            let slack = if self.drop_rank(specs[dropped]) >= EXTRA {
+                TEXT_SLACK
             } else {
                 0
             };
-            if self.needed(specs) + comfort <= room {
+            if self.needed(specs) + slack <= room {
                 break;
             }
-            match specs[leaver].shown {
-                Shown::Device if self.numbered => specs[leaver] = &GPU,
-                _ => drop(specs.remove(leaver)),
+            match specs[dropped].shown {
+                Shown::Device if self.numbered => specs[dropped] = &GPU,
+                _ => drop(specs.remove(dropped)),
             }
         }
     }
 }
 
-/// Whether a listed program has rows of several devices.
+/// Checks whether a listed program has rows of several devices.
 fn uses_several(model: &Model) -> bool {
     let mut rows: Vec<(u32, &str)> = model.listed().map(|p| (p.pid, p.device_label.as_str())).collect();
     rows.sort_unstable();

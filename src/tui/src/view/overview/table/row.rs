@@ -1,35 +1,35 @@
-//! What a process shows in each column.
+//! The cells of a process in each column.
 
 use gpumem_probe::Reading;
 use gpumem_text::units;
 
 use super::columns::{Shown, has_jobs};
 use crate::model::{Column, Figures, Process, ProcessState, SECOND};
-use crate::view::layout::CUT;
+use crate::view::layout::ELLIPSIS;
 use crate::view::theme::Ink;
 use crate::words;
 use crate::wrap::width;
 
-/// What one process shows in one of a table's columns, in at most as many columns of the terminal as that has.
+/// Returns the text of a process in a column, fitted to its width.
 pub(super) fn text(process: &Process, (shown, room): (Shown, u16), columns: &[(Shown, u16)]) -> (String, Ink) {
     let (text, ink) = value(process, shown);
     let text = match shown {
         Shown::Of(Column::State) => state_in(process, room),
-        Shown::Of(Column::Command) => name_in(process, room, has_jobs(columns), &unsaid(process, columns)),
-        Shown::Job => process.job_in(room.into(), CUT),
+        Shown::Of(Column::Command) => name_in(process, room, has_jobs(columns), &name_prefix(process, columns)),
+        Shown::Job => process.job_in(room.into(), ELLIPSIS),
         _ => text,
     };
     (shown.fitted(text, room), ink)
 }
 
-/// What one process shows in one column. `-` is "it does not say"; the STATE column says why.
+/// Returns the text of a process in a column at any width. `-` stands for an unknown figure; the STATE column says why.
 pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
     let figures = process.figures.as_ref();
     let bytes = |f: fn(&Figures) -> u64| match figures {
         Some(figures) => (units::bytes_short(f(figures)), Ink::Plain),
         None => ("-".to_owned(), Ink::Dim),
     };
-    // A map with holes in it gives lower bounds only.
+    // An incomplete map gives lower bounds only.
     let bound = |text: String| match figures {
         Some(f) if !f.complete => format!(">{text}"),
         _ => text,
@@ -53,7 +53,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
             None => ("-".to_owned(), Ink::Dim),
         },
         Shown::Of(Column::LargestFree) => match figures {
-            // Without a whole map a zero is no figure.
+            // In an incomplete map 0 does not mean that nothing is free.
             Some(f) if f.largest_free == 0 && !f.complete => ("-".to_owned(), Ink::Dim),
             _ => {
                 let (text, ink) = bytes(|f| f.largest_free);
@@ -66,12 +66,12 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
             None => ("-".to_owned(), Ink::Dim),
         },
         Shown::Of(Column::State) => state(process),
-        // A bar is drawn, and what a process is called depends on the room: `name_in`.
+        // The bar is drawn elsewhere, and the command depends on the width: `name_in`.
         Shown::Bar | Shown::Of(Column::Command) => (String::new(), Ink::Plain),
     }
 }
 
-/// The number of the real device that a process uses.
+/// Returns the number of the GPU that a process uses, unless the device is simulated.
 pub(super) fn gpu(process: &Process) -> Option<&str> {
     process.device_label.strip_prefix("GPU ")
 }
@@ -86,7 +86,7 @@ fn state(process: &Process) -> (String, Ink) {
     (state_texts(process).swap_remove(0), ink)
 }
 
-/// The words of a state, from the fullest to the shortest.
+/// Returns the texts of a state, the longest first.
 fn state_texts(process: &Process) -> Vec<String> {
     let text = process.state_text();
     let short = short_state(process);
@@ -103,7 +103,7 @@ fn state_texts(process: &Process) -> Vec<String> {
             };
             let [full, ago, brief] = [units::ago(since), ago, brief].map(|when| format!("{short} {when}"));
             let ooms = process.figures.as_ref().map_or(0, |f| f.ooms);
-            // That it ran out of memory is worth more than the word behind the time.
+            // The number of failed requests matters more than the long form of the time.
             let failed = |when: &String| (ooms > 0).then(|| format!("{when}, {}", units::plural(ooms, "OOM")));
             let failed: Vec<String> = [&full, &ago, &brief].into_iter().filter_map(failed).collect();
             briefest.push(brief);
@@ -116,7 +116,7 @@ fn state_texts(process: &Process) -> Vec<String> {
         texts.extend(short);
         return texts;
     }
-    // When it ended is worth more than the longer word for what is simulated.
+    // The time of the end matters more than the long form of the label.
     let (long, brief) = ("SIMULATED, ", "SIM ");
     let order = match process.ended {
         Some(_) => [(long, &texts), (brief, &texts), (brief, &briefest), (brief, &short)],
@@ -128,7 +128,7 @@ fn state_texts(process: &Process) -> Vec<String> {
     order.into_iter().flat_map(lead).collect()
 }
 
-/// A state without what explains it. Whoever stands still is not taken for one of those that run.
+/// Returns a state without its explanation. A stopped process is called stopped, so that it is not taken for a running one.
 fn short_state(process: &Process) -> String {
     let text = process.state_text();
     let short = match process.state {
@@ -138,15 +138,15 @@ fn short_state(process: &Process) -> String {
     short.to_owned()
 }
 
-/// The fullest words of a state that fit into so many columns, else the shortest.
+/// Returns the longest text of a state that fits into `room` columns, else the shortest.
 pub(super) fn state_in(process: &Process, room: u16) -> String {
     let mut texts = state_texts(process);
     let fits = texts.iter().position(|text| width(text) <= room);
     texts.swap_remove(fits.unwrap_or(texts.len() - 1))
 }
 
-/// What is said before the name of a process where no column says it: beside real ones, that it is simulated; that it ended or stands still.
-fn unsaid(process: &Process, columns: &[(Shown, u16)]) -> String {
+/// Returns what the columns do not show and the name must: that a process is simulated, has ended or is stopped.
+fn name_prefix(process: &Process, columns: &[(Shown, u16)]) -> String {
     let has = |wanted: Shown| columns.iter().any(|&(shown, _)| shown == wanted);
     if has(Shown::Of(Column::State)) {
         return String::new();
@@ -162,18 +162,19 @@ fn unsaid(process: &Process, columns: &[(Shown, u16)]) -> String {
     }
 }
 
-/// What a process is called in so many columns, after what is said before it: its command where its job has a column of its own, else
-/// its job if it has one.
+/// Returns the name of a process in `room` columns, behind `lead`: its command if jobs have a column of their own, else its
+/// job if it has one.
 pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str) -> String {
     let room = usize::from(room.saturating_sub(width(lead)));
     let name = match job_shown {
         true => words::command_in(&process.command, room),
-        false => process.name_in(room, CUT),
+        false => process.name_in(room, ELLIPSIS),
     };
     format!("{lead}{}", known(name))
 }
 
-/// A name, or that there is none: nothing would look like a mistake. Of who ended, or is in another container, the kernel tells none.
+/// Returns a name, or `?` if it is unknown: a blank would look like a mistake. The kernel does not name a process that has
+/// ended or is in another container.
 fn known(name: String) -> String {
     if name.is_empty() { "?".to_owned() } else { name }
 }
@@ -196,7 +197,7 @@ mod tests {
     use crate::view::tests::fixture;
 
     #[test]
-    fn a_state_is_said_in_the_words_that_fit() {
+    fn longest_state_text_that_fits_is_used() {
         let mut process = fixture::simulated().live.processes.remove(0);
         process.state = ProcessState::Exited;
         let cases = [
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(state_in(&process, 18), "exited 3 min ago");
         assert_eq!(state_in(&process, 14), "exited 3m ago");
         assert_eq!(state_in(&process, 12), "exited");
-        // Columns of the state on a screen of 80.
+        // The width of the state on a screen of 80 columns.
         process.figures.as_mut().unwrap().ooms = 2;
         for (minutes, text) in [
             (0, "exited now, 2 OOMs"),

@@ -32,15 +32,15 @@ fn device(samples: &[(Nanos, u64)]) -> Device {
     }
 }
 
-fn allocated(device: &Device, window: Window, patience: Nanos) -> Vec<Option<u64>> {
-    columns(device, window, patience)
+fn allocated(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<u64>> {
+    columns(device, window, max_gap)
         .into_iter()
         .map(|m| m.map(|m| m.allocated))
         .collect()
 }
 
 #[test]
-fn a_column_shows_the_fullest_of_its_samples_and_gaps_are_bridged_only_while_short() {
+fn columns_show_the_fullest_sample_and_bridge_short_gaps() {
     let device = device(&[(10, 1), (12, 9), (19, 3), (30, 5), (70, 7)]);
     let window = Window::new(70, 79, 7);
     assert_eq!(window.start(0), 10);
@@ -56,7 +56,7 @@ fn a_column_shows_the_fullest_of_its_samples_and_gaps_are_bridged_only_while_sho
 }
 
 #[test]
-fn memory_held_before_the_window_is_still_held_at_its_left_edge() {
+fn memory_held_before_the_window_is_shown_at_its_start() {
     let device = device(&[(5, 4), (35, 6)]);
     assert_eq!(
         allocated(&device, Window::new(40, 49, 4), 100),
@@ -65,7 +65,7 @@ fn memory_held_before_the_window_is_still_held_at_its_left_edge() {
 }
 
 #[test]
-fn a_sample_keeps_its_bucket_when_time_goes_on() {
+fn sample_keeps_its_bucket_as_time_passes() {
     let (a, b) = (Window::new(60, 1000, 20), Window::new(60, 1004, 20));
     assert_eq!(a.bucket, b.bucket);
     for at in 950..1000 {
@@ -78,7 +78,7 @@ fn a_sample_keeps_its_bucket_when_time_goes_on() {
 }
 
 #[test]
-fn windows_of_any_shape_are_sound() {
+fn windows_of_any_size_are_sound() {
     for (span, end, columns) in [
         (0, 0, 0),
         (1, 0, 300),

@@ -11,7 +11,7 @@ const PARTS: [Part; 5] = [
 ];
 
 #[test]
-fn a_memory_bar_fills_every_width_exactly() {
+fn memory_bar_fills_every_width_exactly() {
     let two = [(Ink::Allocated, 3), (Ink::Cached, 5)];
     let most = [(Ink::Allocated, u64::MAX), (Ink::Free, 1), (Ink::Other, u64::MAX)];
     let cases: [Case<'_, &[Part]>; 15] = [
@@ -24,7 +24,7 @@ fn a_memory_bar_fills_every_width_exactly() {
         (ASCII, &PARTS, (10, 2), &["###==~...r", "###==~...r"]),
         (ASCII, &PARTS, (40, 1), &["###########=========~~~~~..............r"]),
         (MONO, &PARTS, (10, 1), &["███▓▓░···╱"]),
-        // A boundary within a cell is drawn in eighths, where a cell can have two colours.
+        // A boundary within a cell is drawn in eighths if a cell can have two colours.
         (COLOUR, &two, (4, 1), &["█▌▓▓"]),
         (MONO, &two, (4, 1), &["██▓▓"]),
         (COLOUR, &[], (3, 1), &["   "]),
@@ -39,7 +39,7 @@ fn a_memory_bar_fills_every_width_exactly() {
 }
 
 #[test]
-fn a_cell_of_two_parts_has_both_their_colours() {
+fn cell_of_two_parts_has_both_colours() {
     for theme in [COLOUR, TRUE] {
         let bar = MemoryBar {
             theme,
@@ -55,7 +55,7 @@ fn a_cell_of_two_parts_has_both_their_colours() {
 }
 
 #[test]
-fn a_solid_bar_is_as_long_as_its_eighths() {
+fn solid_bar_is_as_long_as_its_eighths() {
     for (theme, eighths, size, line) in [
         (COLOUR, 0, (4, 1), "    "),
         (COLOUR, 1, (4, 1), "▏   "),
@@ -74,7 +74,7 @@ fn a_solid_bar_is_as_long_as_its_eighths() {
 }
 
 #[test]
-fn a_meter_shows_a_share_in_halves_of_a_cell() {
+fn meter_shows_a_share_in_half_cells() {
     for (theme, share, size, line) in [
         (COLOUR, 0.0, (4, 1), "┄┄┄┄"),
         (COLOUR, 0.5, (4, 1), "━━┄┄"),
@@ -105,7 +105,7 @@ fn a_meter_shows_a_share_in_halves_of_a_cell() {
 }
 
 #[test]
-fn a_swatch_is_the_glyph_of_its_state_and_lower_than_a_bar_above_it() {
+fn swatch_is_the_glyph_of_its_state_and_lower_if_solid() {
     for (theme, ink, glyph) in [
         (COLOUR, Ink::Allocated, "▇"),
         (COLOUR, Ink::Cached, "▓"),

@@ -1,4 +1,4 @@
-//! One cell of the map: which states its bytes are in, and what that looks like.
+//! One cell of the map: the states of its bytes, and its glyph and style.
 
 use gpumem_channel::{BlockState, SegmentMap};
 use ratatui::style::{Modifier, Style};
@@ -8,10 +8,10 @@ use crate::model::Colors;
 use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::bar::{boundary, swatch};
 
-/// The states a block can be in; what a reader does not know is shown as other.
+/// The states of a block. One that this program does not know is shown as other.
 const STATES: [Ink; 5] = [Ink::Allocated, Ink::Cached, Ink::Pending, Ink::Unmapped, Ink::Other];
 
-/// The look of a block's state. Free blocks of an allocator are cached memory.
+/// Returns the meaning of a block's state. Free blocks of an allocator are cached memory.
 pub(in crate::view) fn ink_of(state: BlockState) -> Ink {
     STATES[index(state)]
 }
@@ -26,7 +26,7 @@ fn index(state: BlockState) -> usize {
     }
 }
 
-/// What a cell can be drawn as, in the order of legends: a state, or several at once.
+/// The looks of a cell in the order of legends: one state, or several at once (`None`).
 pub(in crate::view) const LOOKS: [(Option<Ink>, &str); STATES.len() + 1] = [
     (Some(Ink::Allocated), "allocated"),
     (Some(Ink::Cached), "cached"),
@@ -36,23 +36,23 @@ pub(in crate::view) const LOOKS: [(Option<Ink>, &str); STATES.len() + 1] = [
     (None, "mixed"),
 ];
 
-/// How many cells are drawn as each of [`LOOKS`].
-pub(in crate::view) type Seen = [u32; LOOKS.len()];
+/// The number of cells drawn with each of [`LOOKS`].
+pub(in crate::view) type LookCounts = [u32; LOOKS.len()];
 
-/// Counts a cell as what it is drawn as; one of two states may be drawn as both.
-pub(super) fn note(seen: &mut Seen, theme: &Theme, mix: &Mix) {
+/// Counts a cell by its look. One of two states that is drawn in two colours counts for both.
+pub(super) fn note(counts: &mut LookCounts, theme: &Theme, mix: &Mix) {
     match mix.runs {
         0 => {}
-        1 => seen[mix.last] += 1,
+        1 => counts[mix.last] += 1,
         2 if theme.has_eighths() => {
-            seen[mix.first.0] += 1;
-            seen[mix.last] += 1;
+            counts[mix.first.0] += 1;
+            counts[mix.last] += 1;
         }
-        _ => seen[STATES.len()] += 1,
+        _ => counts[STATES.len()] += 1,
     }
 }
 
-/// What the bytes of one cell are.
+/// The states of the bytes of one cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mix {
     /// Bytes per state.
@@ -74,8 +74,8 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
     let end = begin.saturating_add(bytes_per_cell.saturating_mul(u64::from(count)));
     let blocks = &segment.blocks;
     let first = blocks.partition_point(|b| b.addr.saturating_add(b.size) <= begin);
-    // The cell that the last block ended in, and where it begins: most blocks end in the cell that they begin in, and a division
-    // would be most of what they cost.
+    // The cell in which the last block ended, and where that cell begins. Most blocks end in the cell in which they begin, and a
+    // division would be most of their cost.
     let (mut n, mut start) = (0, 0);
     for block in &blocks[first..] {
         if block.addr >= end {
@@ -92,7 +92,7 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
             start = n as u64 * bytes_per_cell;
         }
         let head = n;
-        // The first block of a line needs no seam.
+        // The first block of a row of cells needs no seam.
         let long = block.size / 2 >= bytes_per_cell && block.addr > begin;
         while let Some(cell) = cells.get_mut(n) {
             if cell.runs == 0 {
@@ -116,10 +116,10 @@ pub(super) fn aggregate(cells: &mut Vec<Mix>, segment: &SegmentMap, begin: u64, 
     }
 }
 
-/// Glyph and style of a cell.
+/// Returns the glyph and style of a cell.
 pub(super) fn look(theme: &Theme, mix: &Mix) -> (char, Style) {
     match mix.runs {
-        // Part of a segment of which no block is known.
+        // No block is known for this part of the segment.
         0 => ('?', theme.ink(Ink::Dim)),
         1 => {
             let ink = STATES[mix.last];
@@ -136,7 +136,7 @@ pub(super) fn look(theme: &Theme, mix: &Mix) -> (char, Style) {
     }
 }
 
-/// Several states in one cell.
+/// Returns the look of a cell with several states.
 fn mixed(theme: &Theme, mix: &Mix) -> (char, Style) {
     let mut order = [0, 1, 2, 3, 4];
     order.sort_by_key(|&i: &usize| std::cmp::Reverse(mix.bytes[i]));
@@ -144,7 +144,7 @@ fn mixed(theme: &Theme, mix: &Mix) -> (char, Style) {
     mixed_look(theme, STATES[order[0]], second)
 }
 
-/// The sign of one of [`LOOKS`] in a legend.
+/// Returns the sample of one of [`LOOKS`] in a legend.
 pub(in crate::view) fn sign(theme: &Theme, look: Option<Ink>) -> Span<'static> {
     match look {
         Some(ink) => swatch(theme, ink),
@@ -155,7 +155,7 @@ pub(in crate::view) fn sign(theme: &Theme, look: Option<Ink>) -> Span<'static> {
     }
 }
 
-/// The most frequent state in front of the second.
+/// Returns the look of two states in one cell: the most frequent in front of the second.
 fn mixed_look(theme: &Theme, most: Ink, second: Option<Ink>) -> (char, Style) {
     let glyph = if theme.ascii { '*' } else { '▚' };
     let style = match (theme.ground(most), second.and_then(|s| theme.ground(s))) {
@@ -165,7 +165,7 @@ fn mixed_look(theme: &Theme, most: Ink, second: Option<Ink>) -> (char, Style) {
     (glyph, style)
 }
 
-/// The style of a cell of the block under the cursor.
+/// Returns the style of a cell of the block under the cursor.
 pub(super) fn highlight(theme: &Theme, mix: &Mix, style: Style) -> Style {
     let ink = STATES[mix.last];
     match (theme.depth, theme.bright(ink)) {

@@ -11,7 +11,7 @@ use crate::view::widgets::tests::{ASCII, COLOUR, MONO, TRUE, drawn, letters};
 
 const K: u64 = 1024;
 
-/// A map of segments at 1 MiB, 2 MiB, ... given as runs of state and size.
+/// Returns a map of segments at 1 MiB, 2 MiB, ..., each given as runs of state and size.
 fn map(segments: &[&[(BlockState, u64)]]) -> BlockMap {
     let segments: Vec<Arc<SegmentMap>> = segments
         .iter()
@@ -75,7 +75,7 @@ fn lines(widget: BlockMapWidget<'_>, w: u16, h: u16) -> Vec<String> {
 }
 
 #[test]
-fn a_cell_shows_the_state_of_its_bytes_at_every_width() {
+fn cells_show_the_state_of_their_bytes_at_every_width() {
     let map = map(&[&[(A, 4 * K), (F, 2 * K), (A, 2 * K)]]);
     for (w, expected) in [
         (0, ""),
@@ -91,7 +91,7 @@ fn a_cell_shows_the_state_of_its_bytes_at_every_width() {
 }
 
 #[test]
-fn a_boundary_inside_a_cell_lies_where_the_bytes_are() {
+fn boundary_inside_a_cell_is_drawn_in_eighths() {
     let map = map(&[&[(A, 3 * K), (F, 5 * K)]]);
     let widget = widget(&map, COLOUR, 0, None);
     let buffer = drawn((2, 1), |area, buf| {
@@ -105,7 +105,7 @@ fn a_boundary_inside_a_cell_lies_where_the_bytes_are() {
 }
 
 #[test]
-fn short_segments_share_a_line_only_when_lines_are_few() {
+fn short_segments_share_a_line_only_if_lines_are_few() {
     let map = map(&[&[(A, 2 * K)], &[(F, 2 * K)], &[(A, 2 * K)]]);
     assert!(!MapLayout::fit(&map, 20, 3).folded);
     let layout = MapLayout::fit(&map, 20, 2);
@@ -117,7 +117,7 @@ fn short_segments_share_a_line_only_when_lines_are_few() {
 }
 
 #[test]
-fn the_cursor_stays_in_view_however_deep_the_zoom() {
+fn cursor_stays_in_view_at_every_zoom() {
     let map = map(&[&[(A, 900 * K)], &[(F, 64 * K), (A, 60 * K)]]);
     for zoom in 0..=40 {
         for cursor in [1 << 20, (1 << 20) + 500 * K, (2 << 20) + 100 * K] {
@@ -128,7 +128,7 @@ fn the_cursor_stays_in_view_however_deep_the_zoom() {
 }
 
 #[test]
-fn what_is_not_known_of_a_segment_is_a_question_mark() {
+fn unknown_part_of_a_segment_is_a_question_mark() {
     let mut map = map(&[&[(A, 4 * K), (F, 4 * K)]]);
     let mut torn = (*map.segments[0]).clone();
     torn.blocks = torn.blocks[..1].to_vec().into();
@@ -138,7 +138,7 @@ fn what_is_not_known_of_a_segment_is_a_question_mark() {
 }
 
 #[test]
-fn hostile_segments_end_in_bounded_work() {
+fn hostile_segments_take_bounded_work() {
     let mut map = map(&[&[(A, 4 * K)]]);
     let mut wild = (*map.segments[0]).clone();
     wild.segment.addr = u64::MAX - 4096;
@@ -156,9 +156,9 @@ fn hostile_segments_end_in_bounded_work() {
     }
 }
 
-/// However far into a large segment.
+/// This holds far into a large segment, too.
 #[test]
-fn lines_of_a_segment_have_labels_of_their_own() {
+fn every_line_of_a_segment_has_its_own_label() {
     let map = map(&[&[(A, 40 << 30), (F, 40 << 30)]]);
     for zoom in 0..24 {
         for cursor in [0, 1 << 30, 79 << 30] {
@@ -170,9 +170,9 @@ fn lines_of_a_segment_have_labels_of_their_own() {
     }
 }
 
-/// The keys move by what the map says of itself, and a click finds its address by the strips.
+/// Keys move the cursor by the drawn layout, and clicks find their address by the strips.
 #[test]
-fn a_drawn_map_tells_where_its_strips_are_and_what_is_seen() {
+fn drawn_map_reports_its_strips_and_looks() {
     let map = map(&[&[(A, 4 * K), (F, 4 * K)], &[(A, 2 * K)]]);
     let mut state = BlockMapState::default();
     let widget = widget(&map, COLOUR, 0, None);
@@ -183,11 +183,11 @@ fn a_drawn_map_tells_where_its_strips_are_and_what_is_seen() {
     // The area begins at column 2 and line 1.
     let strips = [(Rect::new(2, 1, 4, 1), 1 << 20), (Rect::new(2, 2, 1, 1), 2 << 20)];
     assert_eq!(state.strips, strips);
-    assert_eq!(state.seen, [3, 2, 0, 0, 0, 0]);
+    assert_eq!(state.counts, [3, 2, 0, 0, 0, 0]);
 }
 
 #[test]
-fn a_wide_map_has_labels() {
+fn wide_map_has_labels() {
     let one = map(&[&[(A, 4 * K)]]);
     let two = map(&[&[(A, 4 * K)], &[(F, 4 * K)], &[(A, 4 * K)]]);
     for (map, width, height, label) in [
@@ -201,7 +201,7 @@ fn a_wide_map_has_labels() {
 }
 
 #[test]
-fn the_block_under_the_cursor_is_highlighted() {
+fn block_under_the_cursor_is_highlighted() {
     let map = map(&[&[(A, 4 * K), (F, 4 * K)]]);
     for (theme, style) in [
         (TRUE, TRUE.bright(Ink::Allocated).map(|c| Style::reset().fg(c).bg(c))),
@@ -223,7 +223,7 @@ fn the_block_under_the_cursor_is_highlighted() {
 }
 
 #[test]
-fn a_map_is_drawn_in_every_size() {
+fn map_is_drawn_in_every_size() {
     let map = map(&[&[(A, 3 * K), (F, 5 * K)], &[(BlockState::Unknown(9), 1)], &[]]);
     for w in (0..70).step_by(3) {
         for h in 0..4 {

@@ -12,7 +12,7 @@ fn stacked_layers_meet_within_a_cell() {
         (ASCII, &[Some([0.5, 1.0])], (1, 2), &["=", "#"]),
         (COLOUR, &[Some([f64::NAN, f64::INFINITY])], (1, 2), &[" ", " "]),
         (COLOUR, &[Some([9.0, 9.0])], (1, 2), &["█", "█"]),
-        // What is there is seen, however little it is.
+        // A layer is drawn however low it is.
         (COLOUR, &[Some([1e-9, 2e-9])], (1, 2), &[" ", "▂"]),
         (
             ASCII,
@@ -33,7 +33,7 @@ fn stacked_layers_meet_within_a_cell() {
 }
 
 #[test]
-fn a_cell_of_two_layers_has_both_their_colours_and_a_higher_one_is_brighter() {
+fn cell_of_two_layers_has_both_colours_brighter_above() {
     let graph = StackedGraph {
         theme: TRUE,
         layers: &LAYERS,
@@ -52,12 +52,12 @@ fn a_cell_of_two_layers_has_both_their_colours_and_a_higher_one_is_brighter() {
 }
 
 #[test]
-fn of_many_layers_in_a_cell_the_two_that_fill_most_of_it_are_shown() {
+fn cell_of_many_layers_shows_the_two_largest() {
     let (a, b, c) = (Some(Ink::Allocated), Some(Ink::Cached), Some(Ink::Other));
-    // Slivers at the foot do not colour what lies above them.
+    // Thin layers at the bottom do not colour those above them.
     assert_eq!(two_of([a, b, c, c, c, c, c, c]), (2, Ink::Allocated, c));
     assert_eq!(two_of([a, b, b, c, c, c, c, c]), (3, Ink::Cached, c));
-    // The stack is as high as it is.
+    // The height of the stack is kept.
     assert_eq!(
         two_of([a, b, None, None, None, None, None, None]),
         (2, Ink::Allocated, None)

@@ -1,4 +1,4 @@
-//! What is said of what is missing, hidden or too long.
+//! Messages about what is missing, hidden or too long.
 
 use gpumem_probe::NvmlState;
 
@@ -9,7 +9,7 @@ use super::screens::text;
 use crate::model::*;
 
 #[test]
-fn a_black_box_whose_blocks_are_not_read_yet_says_so() {
+fn black_box_with_unread_blocks_says_so() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
     model.map = None;
@@ -20,9 +20,9 @@ fn a_black_box_whose_blocks_are_not_read_yet_says_so() {
     assert!(at_80x24(&model).contains("when p resumes"));
 }
 
-/// Where no driver tells what is free, nobody knows what others use: in both they are the same words.
+/// Without a driver the free memory is unknown, and the rest is called `not published`. Screen and report use the same words.
 #[test]
-fn the_rest_of_a_device_has_one_name() {
+fn screen_and_report_name_the_rest_alike() {
     for (model, name) in [(fixture::simulated(), "not published"), (fixture::h100(), "free")] {
         let (screen, report) = (at_80x24(&model), crate::report::text(&model, u16::MAX));
         let legend = screen.lines().find(|line| line.contains(" allocated ")).unwrap();
@@ -35,7 +35,7 @@ fn the_rest_of_a_device_has_one_name() {
 }
 
 #[test]
-fn where_nobody_publishes_the_timeline_knows_of_no_events() {
+fn timeline_without_publishers_says_events_are_unknown() {
     let mut model = fixture::h100();
     model.ui.view = View::Timeline;
     model.live.devices[0].history.marks.clear();
@@ -46,7 +46,7 @@ fn where_nobody_publishes_the_timeline_knows_of_no_events() {
     };
     assert_eq!(
         told(&model),
-        "No event in this span: nobody who publishes took or returned memory."
+        "No event in this span: no publisher took or returned memory."
     );
     model.live.past = model.live.processes[3..].iter().map(|p| p.id).collect();
     model.live.processes.drain(..2);
@@ -54,13 +54,13 @@ fn where_nobody_publishes_the_timeline_knows_of_no_events() {
     model.rows = vec![0];
     assert_eq!(
         told(&model),
-        "No process here publishes events: what is taken and returned is not known."
+        "No process here publishes events: memory taken and returned is not known."
     );
 }
 
-/// A process of another container, or one that has just ended.
+/// The process is in another container, or has just ended.
 #[test]
-fn whose_name_nobody_tells_is_said_not_to_be_known() {
+fn unknown_names_are_shown_as_question_marks() {
     let mut model = fixture::h100();
     (model.live.processes[2].command, model.live.processes[2].user) = Default::default();
     for (width, unknown) in [(80, "    6011  ?  "), (200, "    6011  ?         ?  ")] {
@@ -69,9 +69,9 @@ fn whose_name_nobody_tells_is_said_not_to_be_known() {
     }
 }
 
-/// A card that was lost before the dashboard began.
+/// The GPU was lost before the dashboard started.
 #[test]
-fn of_a_card_that_was_never_asked_nothing_is_promised() {
+fn gpu_lost_from_the_start_has_no_last_figures() {
     let mut model = fixture::several();
     let device = &mut model.live.devices[1];
     device.memory = gpumem_probe::Reading::Failed("GPU is lost".into());
@@ -86,9 +86,9 @@ fn of_a_card_that_was_never_asked_nothing_is_promised() {
     }
 }
 
-/// Why there is no figure is never cut without a sign, and said once for both directions.
+/// The reason is cut only with an ellipsis, and shown once if it is the same for both directions.
 #[test]
-fn why_a_link_has_no_figures_fits_beside_its_name() {
+fn reason_for_missing_pcie_figures_fits() {
     use gpumem_probe::Reading;
     let link = |pcie_rx: Reading<u64>, pcie_tx: Reading<u64>| {
         let mut model = fixture::several();
@@ -109,9 +109,9 @@ fn why_a_link_has_no_figures_fits_beside_its_name() {
     );
 }
 
-/// The line is another finding's, as that of a program which ran out of memory.
+/// The notice has it already, so its line below goes to another finding.
 #[test]
-fn how_the_driver_fails_is_said_once() {
+fn driver_failure_is_shown_once() {
     let mut model = fixture::h100();
     model.live.nvml = fixture::failing().live.nvml;
     let text = model.live.nvml_failure().unwrap();
@@ -131,7 +131,7 @@ fn how_the_driver_fails_is_said_once() {
 }
 
 #[test]
-fn a_filter_is_seen_in_every_overview() {
+fn filter_is_shown_in_the_overview_only() {
     let mut model = fixture::h100();
     model.ui.filter.text = "train.py".into();
     model.rows = vec![1, 3];
@@ -152,9 +152,9 @@ fn a_filter_is_seen_in_every_overview() {
     assert!(!last(&model).contains("match"));
 }
 
-/// What is said under the table takes the lines that the table leaves empty, and no other.
+/// Texts below the table take only the lines that the table leaves empty.
 #[test]
-fn long_sentences_take_what_the_table_leaves_empty() {
+fn long_sentences_take_the_tables_empty_lines() {
     let words = |n: usize| vec!["word"; n].join(" ");
     let mut model = fixture::h100();
     model.live.findings[0].text = words(80);
@@ -174,7 +174,7 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     assert_eq!((full(&crowded), &crowded[23][..]), (3, &format!("   {}", words(5))[..]));
     model.rows = vec![0];
     let alone = lines(&model);
-    assert_eq!(full(&alone), 4, "two, and two: {alone:#?}");
+    assert_eq!(full(&alone), 4, "two lines each: {alone:#?}");
     assert!(
         alone[20].ends_with("…  m +1 more") && alone[21].starts_with(" i word") && alone[23].contains("q quit"),
         "{alone:#?}"
@@ -192,12 +192,12 @@ fn long_sentences_take_what_the_table_leaves_empty() {
         assert_eq!(
             full(&lines(&model)),
             3,
-            "where no line is empty a finding takes one: {view:?}"
+            "without empty lines a finding takes one: {view:?}"
         );
         let small = text(&drawn(model.clone(), 80, 23, Colors::Mono, false).0);
         assert_eq!(small.lines().filter(|line| line.contains("word")).count(), 2, "{small}");
     }
-    // It takes it before it needs it, and moves nothing when it does.
+    // The sentence gets its further line in advance, and the view does not move when it is needed.
     let top = |n: usize| {
         let mut model = model.clone();
         (model.ui.view, model.ui.toast) = (View::Timeline, None);
@@ -208,9 +208,9 @@ fn long_sentences_take_what_the_table_leaves_empty() {
     assert_eq!(top(15), top(16));
 }
 
-/// A device that fills what the table leaves gives way to it, too.
+/// The tallest devices fill the space that the table leaves, and shrink for a long sentence.
 #[test]
-fn a_tall_device_makes_room_for_a_long_sentence() {
+fn tall_device_shrinks_for_a_long_sentence() {
     let mut model = fixture::h100();
     model.rows = vec![0];
     model.live.findings.truncate(1);
@@ -223,7 +223,7 @@ fn a_tall_device_makes_room_for_a_long_sentence() {
 }
 
 #[test]
-fn events_of_what_has_gone_are_told_from_its_last_known_figures() {
+fn events_of_a_gone_device_are_dated_from_its_last_figures() {
     let mut model = fixture::simulated();
     model.ui.view = View::Timeline;
     let device = &mut model.live.devices[0];
@@ -242,13 +242,13 @@ fn events_of_what_has_gone_are_told_from_its_last_known_figures() {
             .any(|line| line.trim_matches(['│', ' ']).starts_with(when))
     };
     assert!(
-        line(&model, "now ") && !line(&model, "what happened until"),
+        line(&model, "now ") && !line(&model, "events until"),
         "{}",
         screen(&model)
     );
     model.live.devices[0].state = DeviceState::Gone;
     assert!(
-        line(&model, "last ") && line(&model, "what happened until"),
+        line(&model, "last ") && line(&model, "events until"),
         "{}",
         screen(&model)
     );
@@ -256,7 +256,7 @@ fn events_of_what_has_gone_are_told_from_its_last_known_figures() {
 }
 
 #[test]
-fn a_halted_replay_is_not_said_to_run() {
+fn halted_replay_is_not_shown_as_running() {
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     let demo = model.demo.as_mut().unwrap();
@@ -267,9 +267,9 @@ fn a_halted_replay_is_not_said_to_run() {
     assert!(told.contains("halted") && !told.contains("running"), "{told}");
 }
 
-/// Where the driver tells nothing of a process either, as with memory that is the host's, no total is promised.
+/// If the memory is the host's, the driver reports nothing about the process either.
 #[test]
-fn in_place_of_a_map_stands_what_is_known() {
+fn known_memory_is_shown_in_place_of_a_map() {
     for (mut model, known) in [
         (fixture::h100(), "the driver counts 2.1 GiB, no more is known."),
         (fixture::shared(), "nothing of its memory is known."),
@@ -281,9 +281,9 @@ fn in_place_of_a_map_stands_what_is_known() {
     }
 }
 
-/// On a narrow screen the number of blocks leaves before the process.
+/// Narrow screens drop the number of blocks before the process.
 #[test]
-fn a_map_says_whose_it_is() {
+fn map_names_its_process() {
     for mut model in [fixture::simulated(), fixture::h100()] {
         model.ui.view = View::Blocks;
         let process = model.live.processes.iter_mut().find(|p| Some(p.id) == model.ui.process);
@@ -298,9 +298,9 @@ fn a_map_says_whose_it_is() {
     }
 }
 
-/// What takes most of the map is named before what is not in it.
+/// States that take most of the map are named before those that are not in it.
 #[test]
-fn the_legend_of_a_map_names_what_is_drawn() {
+fn legend_of_a_map_names_the_drawn_states() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
     let map = model.map.as_mut().unwrap();
@@ -335,9 +335,9 @@ fn finding(n: usize) -> Finding {
     }
 }
 
-/// Lines that the table leaves empty show more findings; where none is, that there are more is said.
+/// More findings are shown on lines that the table leaves empty; the others are counted.
 #[test]
-fn findings_that_do_not_fit_are_counted() {
+fn hidden_findings_are_counted() {
     let mut model = fixture::h100();
     model.live.findings = vec![finding(1), finding(2), finding(3)];
     let lines = |model: &Model| -> Vec<String> { at_80x24(model).lines().map(str::to_owned).collect() };
@@ -357,7 +357,7 @@ fn findings_that_do_not_fit_are_counted() {
     assert!(!at_80x24(&model).contains("more"), "all are shown");
 }
 
-/// The popup has every word of every finding, in the pages that it takes.
+/// The popup has every word of every finding, over several pages.
 #[test]
 fn findings_can_be_read_in_full() {
     let mut model = fixture::h100();
@@ -388,7 +388,7 @@ fn findings_can_be_read_in_full() {
     assert!(at_80x24(&model).contains("Nothing stands out now."));
 }
 
-/// A finding with a line more than it needs has words on both.
+/// A finding with a further line in advance is wrapped over both.
 #[test]
 fn no_line_below_a_finding_is_empty() {
     let mut model = fixture::h100();
@@ -401,9 +401,9 @@ fn no_line_below_a_finding_is_empty() {
     );
 }
 
-/// A message has a line of its own where the view leaves one empty.
+/// A message gets a line of its own if the view leaves one empty.
 #[test]
-fn a_message_leaves_the_keys_where_there_is_room() {
+fn message_leaves_the_keys_where_there_is_room() {
     let mut model = fixture::simulated();
     model.ui.toast = Some(Toast {
         text: words(3),
@@ -418,7 +418,7 @@ fn a_message_leaves_the_keys_where_there_is_room() {
 }
 
 #[test]
-fn why_nothing_is_simulated_is_told() {
+fn missing_simulation_is_explained() {
     let mut model = fixture::failing();
     model.live.nvml = NvmlState::Starting;
     assert!(at_80x24(&model).contains("Asking the driver ..."));
@@ -436,9 +436,9 @@ fn why_nothing_is_simulated_is_told() {
     assert!(at_80x24(&model).contains("no room"));
 }
 
-/// In 60 s there may be twenty of several columns each.
+/// In 60 s there may be twenty phases of several columns each.
 #[test]
-fn phases_that_are_not_drawn_are_not_said_to_be_shorter_than_they_are() {
+fn too_many_phases_are_not_called_too_short() {
     let mut model = fixture::h100();
     model.ui.view = View::Timeline;
     let device = &mut model.live.devices[0];
@@ -458,7 +458,7 @@ fn phases_that_are_not_drawn_are_not_said_to_be_shorter_than_they_are() {
 }
 
 #[test]
-fn what_cannot_be_seen_without_a_driver_is_told() {
+fn missing_driver_is_explained() {
     let mut model = fixture::failing();
     model.live.nvml = NvmlState::Missing;
     assert!(at_80x24(&model).contains("gpumem-tui demo train --device sim shows"));
@@ -474,14 +474,14 @@ fn what_cannot_be_seen_without_a_driver_is_told() {
     });
     let told = at_80x24(&model);
     assert!(
-        told.contains("cannot be seen: /tmp/x: it") && !told.contains("shows everything"),
+        told.contains("cannot be seen here: /tmp/x: it") && !told.contains("shows everything"),
         "{told}"
     );
 }
 
-/// A black box is no process that a filter could have kept.
+/// A black box is not a process that a filter could have hidden.
 #[test]
-fn a_filter_is_named_only_where_there_is_one() {
+fn filter_is_mentioned_only_if_it_hides_something() {
     let mut model = fixture::simulated();
     let told = |model: &Model| {
         let text = crate::report::text(model, u16::MAX);
