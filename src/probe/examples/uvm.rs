@@ -1,11 +1,13 @@
 //! Watches the managed memory of one process from outside: `uvm PID SECONDS [events]`. Prints a line a second: counters since the start,
-//! then each managed range with the share of its pages that the CPU can reach; at the end what the events said.
+//! then each managed range with its pages that the CPU can reach (of its first 64 blocks of 2 MiB: # all, + some, . none); at the end what the events said.
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gpumem_probe::{Cause, Direction, ManagedMemory, Root, Target, UvmPolicy, UvmWatch, Watching, run_helper};
+use gpumem_probe::{
+    BLOCK_PAGES, Cause, Direction, ManagedMemory, Root, Target, UvmPolicy, UvmWatch, Watching, run_helper,
+};
 
 fn helper() -> Command {
     let mut command = Command::new("/proc/self/exe");
@@ -49,9 +51,19 @@ fn main() {
                 spans.pages(),
                 spans.len()
             );
+            let blocks = (0..spans.pages().min(64 * BLOCK_PAGES)).step_by(BLOCK_PAGES as usize);
+            let signs = blocks.map(|first| match spans.present_in(first..first + BLOCK_PAGES) {
+                0 => '.',
+                BLOCK_PAGES => '#',
+                _ => '+',
+            });
+            println!("    {}", signs.collect::<String>());
         }
         println!("  {more} more ranges; read in {took:?}");
-        if watch.state(target).is_some_and(|state| matches!(state, Watching::Off(_))) {
+        if watch
+            .state(target)
+            .is_some_and(|state| matches!(state, Watching::Off(_)))
+        {
             break;
         }
     }
