@@ -106,7 +106,7 @@ pub fn exit_code(ended: &Result<Ended, DemoError>) -> u8 {
 }
 
 impl DemoError {
-    /// See [`exit_code`].
+    /// Returns the exit code; see [`exit_code`](exit_code()).
     pub fn exit_code(&self) -> u8 {
         match self {
             DemoError::OutputClosed | DemoError::Tie(TieError::ParentGone) => 0,

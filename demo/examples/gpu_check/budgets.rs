@@ -44,7 +44,7 @@ fn refused<T>(result: Result<T, AllocError>) -> Result<OomReport, Box<dyn std::e
     }
 }
 
-/// A smaller budget returns the cache to the GPU, and requests beyond it are refused. Removing the budget does neither.
+/// Checks that a smaller budget returns the cache to the GPU and refuses requests beyond it, and that removing it does neither.
 pub(crate) fn budget_changes(bench: &Bench, segments: SegmentMode) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(segments)?;
@@ -78,8 +78,8 @@ pub(crate) fn budget_changes(bench: &Bench, segments: SegmentMode) -> Found {
     Ok(report.to_string())
 }
 
-/// A pool keeps its budget: requests beyond it are refused or overflow, as configured. A pool of higher priority gets the
-/// caches of the others.
+/// Checks that a pool keeps its budget: requests beyond it are refused or overflow, as configured, and a pool of higher
+/// priority gets the caches of the others.
 pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
     let before = bench.free()?;
     let config = Config {
@@ -145,7 +145,7 @@ pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
     Ok(report.to_string())
 }
 
-/// A smaller budget of a pool returns the memory beyond it to the GPU, except for blocks, and further requests are refused.
+/// Checks that a smaller budget of a pool returns the memory beyond it to the GPU, except for blocks, and refuses requests.
 pub(crate) fn budget_of_a_pool_changes(bench: &Bench, segments: SegmentMode) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(segments)?;

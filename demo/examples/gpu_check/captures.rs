@@ -8,7 +8,7 @@ use crate::{Bench, Found, ensure};
 
 const BYTES: usize = 256 << 20;
 
-/// A stream whose memory another one may reuse is being captured. Querying the stream would end the capture.
+/// Captures a stream whose memory another one may reuse. Querying that stream would end the capture.
 pub(crate) fn captures_go_on(bench: &Bench, segments: SegmentMode) -> Found {
     let context = bench.device.cuda_context().ok_or("no CUDA device")?;
     let (captured, other) = (context.new_stream()?, context.new_stream()?);

@@ -144,7 +144,7 @@ pub(crate) fn holes_are_joined(bench: &Bench) -> Found {
     ))
 }
 
-/// A block lies in the view of a larger one that was freed. The rest of the view's memory returns to the driver.
+/// Checks that the rest of a freed block's view returns to the driver while a smaller block lies in the view.
 pub(crate) fn the_rest_of_a_view_goes(bench: &Bench) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(SegmentMode::Stitched)?;

@@ -13,7 +13,8 @@ use crate::{BUDGET, Bench, Found, ensure};
 const THREADS: u64 = 3;
 const STEPS: u64 = 1500;
 
-/// Three threads fill, check and free blocks, each on its own stream, while a fourth keeps releasing, compacting and joining.
+/// Lets three threads fill, check and free blocks, each on its own stream, while a fourth keeps releasing, compacting and
+/// joining.
 pub(crate) fn memory_goes_meanwhile(bench: &Bench, segments: SegmentMode) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(segments)?;

@@ -125,7 +125,7 @@ fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
         id: "fill".into(),
         title: format!("Allocate eight blocks: they take {}", bytes_to_pib(sizes.total())),
         detail: format!(
-            "{}. In whole chunks of {} they take the whole budget that the allocator has for this. Each is filled with a pattern of its own.",
+            "{}. Rounded up to chunks of {} they take the allocator's whole budget. Each is filled with its own pattern.",
             sizes.blocks.map(bytes_to_pib).join(", "),
             bytes_to_pib(GRANULARITY),
         ),
@@ -141,10 +141,10 @@ fn free_every_other(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -
     let holes: Vec<String> = sizes.freed().map(bytes_to_pib).collect();
     stage.done(Step {
         id: "free-every-other".into(),
-        title: format!("Free every other block: {} come free", bytes_to_pib(sizes.freed().sum())),
+        title: format!("Free every other block: this frees {}", bytes_to_pib(sizes.freed().sum())),
         detail: format!(
             "The holes are {}. For the driver, and for nvidia-smi, nothing changed: the memory is in the allocator's cache, still taken from the \
-             driver, and cut up by the blocks that stay.",
+             driver, and split up by the blocks that stay.",
             holes.join(", ")
         ),
         ..Step::default()
@@ -172,8 +172,8 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes, default: Fix) -> Result<b
         id: "request-fails".into(),
         title: format!("Ask for {}: it {title}", bytes_to_pib(sizes.request)),
         detail: format!(
-            "{} are free, but the largest hole is {}, and the budget allows nothing new from the driver. This allocator \
-             was told not to give its cache back by itself.",
+            "{} are free, but the largest hole is {}, and the budget allows no new memory from the driver. This allocator \
+             is configured not to release its cache by itself.",
             bytes_to_pib(sizes.freed().sum()),
             bytes_to_pib(largest)
         ),
@@ -186,7 +186,7 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes, default: Fix) -> Result<b
 
 fn describe(fix: Fix) -> &'static str {
     match fix {
-        Fix::Release => "give the cache back to the driver and ask again; needs whole free chunks or segments",
+        Fix::Release => "return the cache to the driver and retry; needs whole free chunks or segments",
         Fix::Remap => "join the holes by remapping; no copy, needs virtual segments",
         Fix::Workspace => "start over, allocate a workspace first and reuse it; needs temporaries that take turns",
     }
@@ -201,7 +201,7 @@ fn release(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> 
             "{time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
              room for {} of new memory. This works because the segment is virtual and every hole consists of whole \
              physical chunks. With plain segments (cuMemAlloc) a hole beside a live block stays pinned, and only \
-             segments that are wholly free can go back; and every later request pays the driver again.",
+             segments that are entirely free can go back; and later requests must get memory from the driver again.",
             bytes_to_pib(sizes.request),
         ),
         ..Step::default()
@@ -281,7 +281,7 @@ fn request_again(
         ),
         _ => (
             "it succeeds",
-            "The same request, with the same blocks alive. The large block is filled with a pattern of its own.",
+            "The same request, with the same blocks alive. The large block is filled with its own pattern.",
         ),
     };
     let (large, oom) = match request {
@@ -310,9 +310,9 @@ fn verify(
     }
     *checked = checked.and(now);
     let finding = match now.first {
-        None => "Every one is what was written: no block lost its memory to another.".to_owned(),
+        None => "All are intact: no block lost its memory to another.".to_owned(),
         Some(first) => format!(
-            "{} are not what was written, the first at word {first} of its block: memory was lost or shared.",
+            "{} differ from what was written, the first at word {first} of its block: memory was lost or shared.",
             now.mismatches
         ),
     };

@@ -147,7 +147,7 @@ fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State, leak: bool) -> 
         stage.lab.release()?;
         batch = batch.div_ceil(2);
         phases.clear();
-        note = " Memory was too short for the whole batch, so the cache was released and half of it was taken.";
+        note = " Memory was too short for the whole batch, so the cache was released and half of the batch was used.";
         if let Trained::Short = train(stage, model, state, batch, leak, &mut phases)? {
             return Err(too_small(state).into());
         }

@@ -105,7 +105,7 @@ pub(super) fn left_out(trace: &TracePart) -> impl Iterator<Item = String> {
 
 fn memory(report: &Report, text: &mut String) {
     let memory = &report.memory;
-    let unknown = || "not told".to_owned();
+    let unknown = || "not known".to_owned();
     let bytes = |value: Option<u64>| value.map_or_else(unknown, bytes_to_pib);
     line(text, "\nmemory in the first pass");
     figure(text, "peak requested", &bytes_to_pib(memory.peak_requested), "");

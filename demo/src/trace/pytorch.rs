@@ -83,9 +83,9 @@ pub(super) fn trace(snapshot: &Snapshot, damage: Damage) -> Result<Trace, Proble
             builder.assumed();
         }
     }
-    let told = snapshot.device_traces.iter().filter(|entries| !entries.is_empty());
+    let with_history = snapshot.device_traces.iter().filter(|entries| !entries.is_empty());
     Ok(Trace {
-        other_devices: (told.count() as u64).saturating_sub(1),
+        other_devices: (with_history.count() as u64).saturating_sub(1),
         unknown_actions,
         unknown_names: names(snapshot, &unknown),
         odd,

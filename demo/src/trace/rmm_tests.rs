@@ -150,7 +150,7 @@ fn per_thread_streams_are_distinguished() {
 }
 
 /// Returns the operations without their slots, which may differ.
-fn told(trace: &Trace) -> Vec<(u64, Option<u64>)> {
+fn ops_without_slots(trace: &Trace) -> Vec<(u64, Option<u64>)> {
     let mut slots = vec![0; trace.slots];
     let ops = trace.ops.iter();
     ops.map(|op| match *op {
@@ -190,7 +190,7 @@ proptest! {
             }
         }
         let (cut, whole) = (log(rest), log(&[&[older.clone()], rest].concat()));
-        prop_assert_eq!(told(&cut), told(&whole));
+        prop_assert_eq!(ops_without_slots(&cut), ops_without_slots(&whole));
         prop_assert_eq!((cut.slots, cut.peak_requested), (whole.slots, whole.peak_requested));
         prop_assert_eq!((cut.live_blocks, cut.live_bytes), (whole.live_blocks, whole.live_bytes));
         prop_assert_eq!((cut.assumed, whole.assumed), (older.lines().count() as u64, 0));

@@ -63,9 +63,9 @@ fn every_file_has_an_expectation() {
             files.insert(format!("{kind}/{}", name.to_str().unwrap()));
         }
     }
-    let told: BTreeSet<String> = EXPECTED
+    let listed: BTreeSet<String> = EXPECTED
         .lines()
         .filter_map(|line| Some(line.split_once(": ")?.0.to_owned()))
         .collect();
-    assert_eq!(told, files);
+    assert_eq!(listed, files);
 }

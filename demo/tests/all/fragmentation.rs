@@ -48,7 +48,7 @@ fn every_fix_makes_the_failed_request_succeed() {
 /// What the demo shows depends on its sizes, segments and budget.
 #[test]
 fn options_without_effect_are_refused() {
-    let told = |conf: &str| RunArgs {
+    let with_conf = |conf: &str| RunArgs {
         conf: Some(conf.parse().unwrap()),
         ..args()
     };
@@ -58,7 +58,7 @@ fn options_without_effect_are_refused() {
         "release_on_oom:True,max_split_size_mb:20",
         "max_chunk_mb:4",
     ] {
-        let ran = play(demo(), &told(conf), None);
+        let ran = play(demo(), &with_conf(conf), None);
         assert!(
             matches!(&ran.ended, Err(DemoError::Argument { argument: "--conf", .. })),
             "{conf}: {:?}",
@@ -66,7 +66,7 @@ fn options_without_effect_are_refused() {
         );
         assert_eq!(exit_code(&ran.ended), 2, "{conf}");
     }
-    let ran = play(demo(), &told("publish:off,history:on,monitor:warn"), None);
+    let ran = play(demo(), &with_conf("publish:off,history:on,monitor:warn"), None);
     assert_eq!(exit_code(&ran.ended), 0, "{:?}", ran.ended);
 }
 

@@ -283,7 +283,7 @@ fn requests_beyond_the_limit_are_counted() {
 #[test]
 fn lowest_limit_is_reported() {
     const TENTH: u64 = 8 << 30;
-    let told = |limit, conf: &str| {
+    let limit_of = |limit, conf: &str| {
         let report = run(&ReplayArgs {
             limit,
             conf: conf.parse().ok(),
@@ -294,12 +294,12 @@ fn lowest_limit_is_reported() {
         (report.allocator.limit, report.text().contains("at most 8.0 GiB"))
     };
     let conf = "budget_fraction:0.1";
-    assert_eq!(told(None, ""), (None, false));
-    assert_eq!(told(None, conf), (Some(TENTH), true));
-    assert_eq!(told(Some(2 * TENTH), conf), (Some(TENTH), true));
-    assert_eq!(told(Some(TENTH / 2), conf), (Some(TENTH / 2), false));
+    assert_eq!(limit_of(None, ""), (None, false));
+    assert_eq!(limit_of(None, conf), (Some(TENTH), true));
+    assert_eq!(limit_of(Some(2 * TENTH), conf), (Some(TENTH), true));
+    assert_eq!(limit_of(Some(TENTH / 2), conf), (Some(TENTH / 2), false));
     let both = "budget_mb:8192,per_process_memory_fraction:0.2";
-    assert_eq!(told(None, both), (Some(TENTH), true));
+    assert_eq!(limit_of(None, both), (Some(TENTH), true));
 }
 
 /// Sizes larger than any device, and unknown streams.

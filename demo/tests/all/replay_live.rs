@@ -116,12 +116,12 @@ fn progress_is_reported_every_second_and_on_quit() {
     let quit = Later(Duration::from_millis(2600), Cursor::new("quit\n"));
     let ran = play(replay("20", 0), &steered_args(), Some(Box::new(BufReader::new(quit))));
     assert_eq!(ran.ended.as_ref().unwrap(), &Ended::Early(End::Quit));
-    let told = titles(&ran);
+    let reports = titles(&ran);
     let percent = |n: u32| format!("Pass 1, {n} % of 2,000 operations");
-    assert_eq!(told[..2], [percent(0), percent(1)], "{told:?}");
+    assert_eq!(reports[..2], [percent(0), percent(1)], "{reports:?}");
     assert!(
-        told.len() >= 4 && told[told.len() - 2] != told[told.len() - 1],
-        "{told:?}"
+        reports.len() >= 4 && reports[reports.len() - 2] != reports[reports.len() - 1],
+        "{reports:?}"
     );
     let last = *ran.steps().last().unwrap();
     assert!(last.stats.reserved > 0, "the figures are current");
@@ -130,11 +130,11 @@ fn progress_is_reported_every_second_and_on_quit() {
 #[test]
 fn long_pass_is_reported_at_its_begin_and_end() {
     let ran = play(replay("1600", 2), &args(), None);
-    let told = titles(&ran);
+    let reports = titles(&ran);
     let of = |percent: &str| format!("Pass {percent} % of 2,000 operations");
-    let ends = told.iter().position(|told| *told == of("1, 100")).unwrap();
-    assert_eq!(told[ends + 1], of("2, 0"), "{told:?}");
-    assert_eq!(told.last().unwrap(), &of("2, 100"));
+    let ends = reports.iter().position(|reports| *reports == of("1, 100")).unwrap();
+    assert_eq!(reports[ends + 1], of("2, 0"), "{reports:?}");
+    assert_eq!(reports.last().unwrap(), &of("2, 100"));
     assert!(ran.steps()[ends].stats.allocated > ran.steps()[ends + 1].stats.allocated);
     // Not all of many short passes are reported.
     let began = Instant::now();
@@ -180,7 +180,7 @@ fn commands_are_executed() {
         &args(),
         "faster\nfaster\nslower\npause\nspeed 7\npause\nhurry\nnext\nspeed max\nquit\n",
     );
-    let told: Vec<&str> = ran.steps().iter().map(|step| step.detail.as_str()).collect();
+    let reports: Vec<&str> = ran.steps().iter().map(|step| step.detail.as_str()).collect();
     assert_eq!(
         ran.steps()[0].title,
         "Pass 1, 0 % of 2,000 operations",
@@ -198,9 +198,9 @@ fn commands_are_executed() {
         // The progress on quit.
         "At full",
     ];
-    assert_eq!(told.len(), expected.len(), "{told:?}");
-    for (told, expected) in told.iter().zip(expected) {
-        assert!(told.contains(&format!(": {expected}")), "{told}");
+    assert_eq!(reports.len(), expected.len(), "{reports:?}");
+    for (reports, expected) in reports.iter().zip(expected) {
+        assert!(reports.contains(&format!(": {expected}")), "{reports}");
     }
     for step in ran.steps() {
         assert_eq!(step.halted, step.detail.contains("It stands still"), "{step:?}");
@@ -254,7 +254,7 @@ fn largest_free_block_is_that_of_the_report() {
 /// The first line of a live replay has the budget that applies, if any.
 #[test]
 fn smallest_budget_is_reported() {
-    for (limit, conf, told) in [
+    for (limit, conf, budget) in [
         (None, "", None),
         (None, "budget_mb:300", Some(300 << 20)),
         (Some(16 << 30), "budget_fraction:0.1", Some(8 << 30)),
@@ -265,7 +265,7 @@ fn smallest_budget_is_reported() {
             conf: conf.parse().ok(),
             ..args()
         };
-        assert_eq!(play(replay("max", 1), &limited, None).start().budget, told, "{conf}");
+        assert_eq!(play(replay("max", 1), &limited, None).start().budget, budget, "{conf}");
     }
 }
 

@@ -188,7 +188,7 @@ mod tests {
     /// The machine does 40 operations per millisecond.
     #[test]
     fn pace_that_cannot_be_kept_runs_at_full_speed() {
-        for (speed, told) in [
+        for (speed, text) in [
             ("max", "At full speed, 40,000 operations a second."),
             (
                 "4000000000",
@@ -203,7 +203,7 @@ mod tests {
                 now += TICK;
                 assert!(pacer.next() <= now, "{speed}: it does not wait");
             }
-            assert_eq!(pacer.in_words(), told);
+            assert_eq!(pacer.in_words(), text);
             // Half of the measured speed, not of the requested one.
             pacer.change(Pace::Slower, now);
             assert_eq!(pacer.in_words(), "20,000 operations a second.");
