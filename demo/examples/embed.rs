@@ -1,4 +1,4 @@
-//! A program that embeds the allocator and shows up in the dashboard: `cargo run -p gpumem-demo --example embed`.
+//! A program that embeds the allocator and appears in the dashboard: `cargo run -p gpumem-demo --example embed`.
 
 use gpumem_alloc::{Allocator, Config, Stream, device};
 

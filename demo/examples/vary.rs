@@ -1,9 +1,10 @@
-//! Programs like recorded ones, which nothing can have been tuned for: how much memory do they reserve, and how many chunks are mapped?
+//! Measures how much memory variations of recorded programs reserve, and how many chunks are mapped for them. The allocator
+//! cannot have been tuned for these.
 //!
-//! `cargo run --release -p gpumem-demo --example vary [TRACE...]`; without traces those of `tests/data`.
+//! `cargo run --release -p gpumem-demo --example vary [TRACE...]`. Without arguments it takes the traces of `tests/data`.
 //!
-//! Each trace is replayed on the simulated device in many variations: all sizes multiplied by a factor, each size by one of its own, too
-//! (what is equal stays so), and a tenth of the blocks left out.
+//! Each trace is replayed on the simulated device in many variations: all sizes multiplied by a factor, each size also by a
+//! factor of its own (equal sizes stay equal), and a tenth of the blocks left out.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -16,20 +17,20 @@ use gpumem_text::units::bytes_to_pib;
 
 const FACTORS: [f64; 13] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 1.7, 2.0, 2.5, 3.0];
 
-/// More than this of what a program asks for is reserved for few.
+/// The ratio of reserved to requested memory that few variations should exceed.
 const FEW: f64 = 1.06;
 
-/// Of programs below this a chunk of 2 MiB is half a percent and more.
+/// For programs smaller than this a chunk of 2 MiB is half a percent or more.
 const LARGE: u64 = 400 << 20;
 
-/// What the first pass over a variation came to.
+/// The result of the first pass over a variation.
 struct Outcome {
     ratio: f64,
     peak_requested: u64,
     mapped: u64,
 }
 
-/// From 0 to 1, by two numbers.
+/// Returns a pseudorandom number from 0 to 1 for a pair of numbers.
 fn chance(of: u64, variation: u64) -> f64 {
     (pattern(variation, of) >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -76,8 +77,8 @@ fn replay(trace: &Trace, ops: &[Op]) -> Result<Outcome, gpumem_alloc::Error> {
     })
 }
 
-/// Of some outcomes: the geometric mean of the ratios, the highest, how many are above [`FEW`], and chunks mapped.
-fn told(name: &str, outcomes: &[Outcome]) -> String {
+/// Summarizes outcomes: the geometric mean of the ratios, the highest, how many are above [`FEW`], and the chunks mapped.
+fn summary(name: &str, outcomes: &[Outcome]) -> String {
     let mean = outcomes.iter().map(|one| one.ratio.ln()).sum::<f64>() / outcomes.len() as f64;
     let most = outcomes.iter().map(|one| one.ratio).fold(0.0, f64::max);
     let above = outcomes.iter().filter(|one| one.ratio > FEW).count();
@@ -95,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
         let entries = std::fs::read_dir(data)?.map(|entry| Ok(entry?.path()));
         paths = entries.collect::<std::io::Result<_>>()?;
-        // The others there are parts of programs.
+        // The other files are excerpts of programs.
         paths.retain(|path| {
             path.file_name()
                 .is_some_and(|name| name.to_string_lossy().starts_with("torch"))
@@ -111,13 +112,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             outcomes.push(replay(&trace, &varied(&trace, factor, variation as u64))?);
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        println!("{}", told(name.split('.').next().unwrap_or_default(), &outcomes));
+        println!("{}", summary(name.split('.').next().unwrap_or_default(), &outcomes));
         all.append(&mut outcomes);
     }
-    println!("{}", told("all", &all));
+    println!("{}", summary("all", &all));
     all.retain(|one| one.peak_requested >= LARGE);
     if !all.is_empty() {
-        println!("{}", told(&format!("from {} on", bytes_to_pib(LARGE)), &all));
+        println!("{}", summary(&format!("from {} on", bytes_to_pib(LARGE)), &all));
     }
     Ok(())
 }

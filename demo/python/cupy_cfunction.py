@@ -4,8 +4,8 @@
     cargo build --profile embed -p gpumem-alloc-c
     python3 demo/python/cupy_cfunction.py target/embed/libgpumem_alloc.so
 
-run.py has any script do it. CuPy's own pool is not used then, and its memory hooks see nothing: cupy.get_default_memory_pool() is the class
-Pool below. A pool of CuPy's may be put on top: cupy.cuda.MemoryPool(cupy.cuda.get_allocator()).
+run.py does this for any script. CuPy's own pool is then not used, and its memory hooks see nothing: cupy.get_default_memory_pool()
+returns the class Pool below. A pool of CuPy may be put on top: cupy.cuda.MemoryPool(cupy.cuda.get_allocator()).
 CuPy's per-thread default streams (Stream.ptds, CUPY_CUDA_PER_THREAD_DEFAULT_STREAM) need nothing.
 """
 
@@ -19,8 +19,8 @@ MIB = 1 << 20
 
 
 class OutOfMemoryError(cupy.cuda.memory.OutOfMemoryError, cupy.cuda.runtime.CUDARuntimeError):
-    """Too little memory: what programs catch that know CuPy's own allocators, with and without its pool, and what such a pool looks for
-    where it is put on this allocator: it gives back what it keeps, and tries again."""
+    """Raised for too little memory. Programs for CuPy's own allocators catch it, and a CuPy pool on top of this allocator does, too:
+    it then releases what it keeps and tries again."""
 
     def __init__(self, text: str) -> None:
         MemoryError.__init__(self, text)
@@ -31,7 +31,7 @@ class OutOfMemoryError(cupy.cuda.memory.OutOfMemoryError, cupy.cuda.runtime.CUDA
 
 
 class Allocator:
-    """Memory for the current stream. CuPy does not tell its allocators the stream, so each stream has one of its own."""
+    """Allocates for one stream. CuPy does not pass the stream to its allocators, so each stream has its own."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
@@ -45,13 +45,13 @@ class Allocator:
             allocator = cupy.cuda.memory.CFunctionAllocator(stream, *self.functions, self.library)
             self.of_stream[stream] = allocator
         memory = allocator.malloc(size)
-        if memory.ptr == 0 and size > 0:  # CuPy does not look
+        if memory.ptr == 0 and size > 0:  # CuPy does not check
             raise gpumem.failure(self.library, OutOfMemoryError)
         return memory
 
 
 class Pool:
-    """What cupy.get_default_memory_pool() says and does, for the current device, from the library."""
+    """Stands in for cupy.get_default_memory_pool(): the library's figures and actions for the current device."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
@@ -74,7 +74,7 @@ class Pool:
         return self._stats().free_blocks
 
     def free_all_blocks(self, stream=None) -> None:
-        """Of all streams: what one alone keeps is not told apart."""
+        """Releases the memory of all streams: a single one cannot be chosen."""
         if self.library.gpumem_empty_cache(cupy.cuda.Device().id) < 0:
             raise RuntimeError(gpumem.last_error(self.library))
 
@@ -86,7 +86,7 @@ class Pool:
         size = int(total * fraction) if size is None else size
         if not 0 <= size <= total:
             raise ValueError(f"a limit of {size} bytes: the device has {total}")
-        # 0 is none.
+        # A size of 0 means no limit.
         self.library.gpumem_memory_fraction(size / total or 1.0, device.id)
         self.limits[device.id] = size
 

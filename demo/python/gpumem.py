@@ -1,9 +1,9 @@
-"""The C ABI of gpumem's allocator by ctypes: what the examples beside this file share. Copy it into your project.
+"""The C ABI of gpumem's allocator through ctypes, shared by the examples beside this file. Copy it into your project.
 
     library = gpumem.load("target/embed/libgpumem_alloc.so")
     print(gpumem.stats(library).all.reserved_bytes.peak)
 
-What the functions do is said in src/alloc/c/include/gpumem_alloc.h.
+The functions are documented in src/alloc/c/include/gpumem_alloc.h.
 """
 
 import atexit
@@ -56,15 +56,15 @@ class PoolId(Structure):
     _fields_ = [(name, c_uint64) for name in ("first", "second")]
 
 
-# What is called where memory runs out: the device, and how many bytes were asked for.
+# Called when memory runs out, with the device and the number of requested bytes.
 OOM_FN = CFUNCTYPE(None, c_int, c_size_t)
-# What tells where a thread is: it fills in the numbers of frames, the innermost first, so many at most, and returns how many.
+# Takes a thread's call stack: fills in at most so many frame numbers, the innermost first, and returns how many.
 STACK_FN = CFUNCTYPE(c_int, POINTER(c_uint64), c_int)
 
 
 def load(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
-    # Every function that a program calls: ctypes cuts the handle of a stream to 32 bits, without a word, where it is not told the type.
+    # Every function that a program calls: without argument types ctypes silently truncates a stream's handle to 32 bits.
     for name, result, arguments in (
         ("gpumem_alloc", c_void_p, [c_size_t, c_int, c_void_p]),
         ("gpumem_free", None, [c_void_p, c_size_t, c_int, c_void_p]),
@@ -108,7 +108,7 @@ def load(path: str) -> ctypes.CDLL:
 
 
 def address(library: ctypes.CDLL, name: str) -> int:
-    """A function's address, for those who call it without ctypes."""
+    """Returns a function's address, for callers without ctypes."""
     return ctypes.cast(getattr(library, name), c_void_p).value
 
 
@@ -117,14 +117,14 @@ def last_error(library: ctypes.CDLL) -> str:
 
 
 def failure(library: ctypes.CDLL, out_of_memory: type = MemoryError) -> Exception:
-    """What an allocation that returned NULL is to raise: programs make room when memory is short, which helps against nothing else."""
+    """Returns the exception for an allocation that returned NULL. Programs make room when memory is short, which helps only then."""
     text = last_error(library)
     short = "out of GPU memory" in text or "larger than any device" in text
     return (out_of_memory if short else RuntimeError)(text)
 
 
 def stats(library: ctypes.CDLL, device: int = 0) -> Stats:
-    """What torch.cuda.memory_stats() would say, which refuses to with a pluggable allocator."""
+    """Returns what torch.cuda.memory_stats() would, which fails with a pluggable allocator."""
     found = Stats(size=ctypes.sizeof(Stats))
     if library.gpumem_stats(device, ctypes.byref(found)) != 0:
         raise RuntimeError(last_error(library))
@@ -132,15 +132,15 @@ def stats(library: ctypes.CDLL, device: int = 0) -> Stats:
 
 
 def snapshot(library: ctypes.CDLL, path: str, device: int = 0) -> None:
-    """What torch.cuda.memory._dump_snapshot(path) would write, which refuses to with a pluggable allocator; with its events and call
-    stacks after library.gpumem_record_history(device, 1, 200000): Python's with python_stacks()."""
+    """Writes what torch.cuda.memory._dump_snapshot(path) would, which fails with a pluggable allocator. It has events and call
+    stacks after library.gpumem_record_history(device, 1, 200000); those of Python with python_stacks()."""
     if library.gpumem_snapshot(device, os.fsencode(path)) != 0:
         raise RuntimeError(last_error(library))
 
 
 @contextlib.contextmanager
 def scope(library: ctypes.CDLL, name: str):
-    """with gpumem.scope(library, "optimizer"): what the thread allocates in it has that name, in the dashboard, reports and snapshots."""
+    """with gpumem.scope(library, "optimizer"): the thread's allocations within it have that name in the dashboard, reports and snapshots."""
     if library.gpumem_scope_push(name.encode()) != 0:
         raise RuntimeError(last_error(library))
     try:
@@ -150,24 +150,25 @@ def scope(library: ctypes.CDLL, name: str):
 
 
 def python_stacks(library: ctypes.CDLL, native: bool = True) -> None:
-    """From now on histories have call stacks of Python instead of native functions, for threads that run this interpreter. Each is taken
-    with the GIL, which its thread waits for, in about a microsecond. Where no Python runs, as in most of a backward pass, they are of
-    native functions, or with native=False there are none."""
+    """Lets histories have call stacks of Python instead of native functions, for threads that run this interpreter. Taking one waits
+    for the GIL and then takes about a microsecond. Where no Python runs, as in most of a backward pass, the stacks are of native
+    functions; with native=False there are none."""
     if not hasattr(library, "ends_stacks"):
-        # Python can be asked no more then: this waits until no other thread does.
+        # Python is about to end: this waits until no thread asks it for a stack any more.
         library.ends_stacks = atexit.register(library.gpumem_python_stacks, None, 0)
     if library.gpumem_python_stacks(ctypes.pythonapi._handle, native) != 0:
         raise RuntimeError(last_error(library))
 
 
 def stacks_if_asked(library: ctypes.CDLL) -> None:
-    """Where GPUMEM_ALLOC_CONF has a history it begins with the first allocation, and is what GPUMEM_SNAPSHOT_ON_OOM writes."""
+    """Calls python_stacks() if GPUMEM_ALLOC_CONF has a history, which begins with the first allocation and may be written when memory
+    runs out (GPUMEM_SNAPSHOT_ON_OOM)."""
     if "history" in os.environ.get("GPUMEM_ALLOC_CONF", ""):
         python_stacks(library)
 
 
 def _text(library: ctypes.CDLL, report) -> str:
-    """A report, however long it is: `report` fills a buffer and tells how much there is."""
+    """Returns a report of any length: `report` fills a buffer and returns the length."""
     room = 1 << 16
     while True:
         text = ctypes.create_string_buffer(room)
@@ -180,10 +181,10 @@ def _text(library: ctypes.CDLL, report) -> str:
 
 
 def peak_report(library: ctypes.CDLL, device: int = 0) -> str:
-    """Who held the memory when the program held most, since the history began or library.gpumem_reset_peaks(device)."""
+    """Returns who held the memory at the peak since the history began or library.gpumem_reset_peaks(device)."""
     return _text(library, lambda text, room: library.gpumem_peak_report(device, text, room))
 
 
 def leak_report(library: ctypes.CDLL, min_steps: int, device: int = 0) -> str:
-    """Who holds what outlived so many steps (library.gpumem_step() ends one), and whether it grows."""
+    """Returns who holds blocks that outlived so many steps (library.gpumem_step() ends one), and whether they grow."""
     return _text(library, lambda text, room: library.gpumem_leak_report(device, min_steps, text, room))

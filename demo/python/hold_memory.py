@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Takes GPU memory with plain PyTorch and keeps it: a neighbour that does not publish.
+"""Takes GPU memory with plain PyTorch and holds it: a program that does not publish.
 
     pip install torch
     python3 demo/python/hold_memory.py 2048 60      # 2048 MiB for 60 seconds
     python3 demo/python/hold_memory.py 2048         # until interrupted
 
-Prints one line when the memory is held. Half of it is freed again into PyTorch's cache, so that the process holds
-memory of both kinds: what the driver counts cannot tell them apart, which is the point of showing it.
+Prints one line when the memory is held. Half of it is freed into PyTorch's cache, so the process holds memory in use and
+cached memory. The driver cannot tell them apart, which this example shows.
 """
 
 import argparse

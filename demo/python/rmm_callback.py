@@ -4,8 +4,8 @@
     cargo build --profile embed -p gpumem-alloc-c
     python3 demo/python/rmm_callback.py target/embed/libgpumem_alloc.so
 
-Streams may be destroyed without a word. RMM's adaptors (pools, limits, statistics, failure callbacks) go on top, and so do its allocators for
-CuPy and PyTorch. RMM's per-thread default stream needs nothing.
+Streams may be destroyed without telling the allocator. RMM's adaptors (pools, limits, statistics, failure callbacks) go on top,
+and so do its allocators for CuPy and PyTorch. RMM's per-thread default stream needs nothing.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def handle(stream) -> int:
-    """The cudaStream_t of RMM's stream: CUDA's protocol for Python streams, a version and the handle."""
+    """Returns the cudaStream_t of RMM's stream, by CUDA's protocol for Python streams: a version and the handle."""
     return stream.__cuda_stream__()[1]
 
 

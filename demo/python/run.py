@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A script as it is, with PyTorch and CuPy on gpumem's allocator, and so is whatever Python it starts.
+"""Runs an unchanged script, and every Python that it starts, with PyTorch and CuPy on gpumem's allocator.
 
     cargo build --profile embed -p gpumem-alloc-c
     python3 demo/python/run.py target/embed/libgpumem_alloc.so train.py --its arguments
     python3 demo/python/run.py target/embed/libgpumem_alloc.so -m torch.distributed.run --nproc-per-node 8 train.py
 
-Run gpumem-tui beside it to see its blocks. What is wrong with the library or with GPUMEM_ALLOC_CONF is an error before the script begins;
-else a line on stderr says that it is on (not with GPUMEM_QUIET=1). It works by PYTHONPATH and GPUMEM_PYTHON, which
-every_python/sitecustomize.py reads. Needs Python 3.10.
+Run gpumem-tui beside it to see its blocks. A problem with the library or with GPUMEM_ALLOC_CONF is an error before the script
+begins; otherwise a line on stderr says that the allocator is used (not with GPUMEM_QUIET=1). It works by PYTHONPATH and
+GPUMEM_PYTHON, which every_python/sitecustomize.py reads. Needs Python 3.10.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ import os
 import subprocess
 import sys
 
-# Where an ELF file says which words and byte order it has, what it is, and for which machine: elf.h.
+# Offsets in an ELF file of its word size and byte order, its type and its machine: elf.h.
 ELF_CLASS, ELF_DATA, ELF_TYPE, ELF_MACHINE, ELF_READ = 4, 5, 16, 18, 20
 SHARED_OBJECT = 3
 MACHINES = {3: "x86", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86-64", 183: "aarch64", 243: "riscv", 258: "loongarch"}
 
-# In a process of its own: what a library does when it is loaded is its own affair, and it may be any. Exits by _exit: so is what it does
-# at the end. The answer is the last line on stderr.
+# This runs in a separate process, because loading a library may do anything. It ends with _exit, so that nothing runs at exit. The
+# answer is the last line on stderr.
 PROBE = """
 import ctypes, os, sys
 def end(why):
@@ -54,7 +54,7 @@ def main() -> None:
         sys.exit("run.py: options of Python go before run.py")
     if sys.flags.ignore_environment or sys.flags.no_site:
         sys.exit("run.py: Python's options -E, -I and -S keep it from what has modules use the library")
-    # A name alone is for the dynamic loader to find.
+    # The dynamic loader finds a library by its name alone.
     if os.path.exists(path) or os.sep in path:
         path = os.path.abspath(path)
         why = wrong_file(path)
@@ -71,11 +71,11 @@ def main() -> None:
 
 
 def wrong_file(path: str) -> str | None:
-    """Why a file cannot be the library, as far as its first bytes tell."""
+    """Returns why a file cannot be the library, from its first bytes."""
     if os.path.isdir(path):
         return f"{path} is a folder: name the library, libgpumem_alloc.so"
     try:
-        # A pipe would have to be waited for.
+        # Opening a pipe would block.
         if os.path.exists(path) and not os.path.isfile(path):
             return f"{path} is not a file"
         found = elf(path)
@@ -92,7 +92,7 @@ def wrong_file(path: str) -> str | None:
 
 
 def elf(path: str) -> tuple[int, str] | None:
-    """What an ELF file is, and the machine that it is for; None for another file."""
+    """Returns the type of an ELF file and its machine; None for another file."""
     with open(path, "rb") as file:
         head = file.read(ELF_READ)
     if len(head) < ELF_READ or not head.startswith(b"\x7fELF"):
@@ -106,7 +106,7 @@ def elf(path: str) -> tuple[int, str] | None:
 
 
 def wrong_library(path: str) -> str | None:
-    """Why a library cannot be used, or what is wrong with its options."""
+    """Returns why a library cannot be used, or what is wrong with its options."""
     try:
         probe = subprocess.run(
             [sys.executable, "-I", "-S", "-c", PROBE, path],
@@ -127,13 +127,13 @@ def wrong_library(path: str) -> str | None:
 
 
 def say_on(path: str) -> None:
-    """Once for a command, whatever that starts."""
+    """Prints the line once per command, even if it starts more Pythons."""
     if os.environ.get("GPUMEM_QUIET", "0") not in ("", "0") or sys.stderr is None:
         return
     told = " ".join(os.environ.get("GPUMEM_ALLOC_CONF", "").split())
     told = told if told.isprintable() else ascii(told)
     options = f"GPUMEM_ALLOC_CONF={told}" if told else "default options"
-    # A script needs nobody who reads what this says.
+    # The script runs even if stderr is closed.
     with contextlib.suppress(OSError):
         print(f"gpumem: on for PyTorch and CuPy: {path}, {options}", file=sys.stderr, flush=True)
 

@@ -1,8 +1,8 @@
-"""What torch.cuda says of memory, from gpumem's allocator: PyTorch asks its own for it, and refuses where another one is in its place.
+"""The memory figures of torch.cuda from gpumem's allocator. PyTorch takes them from its own, and fails with a pluggable allocator.
 
-    torch_figures.answer(library)         torch_pluggable.install() has done it
+    torch_figures.answer(library)         torch_pluggable.install() does this
 
-From then on these are the library's: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
+After that these functions use the library: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
 memory_reserved(), their peaks and resets; of torch.cuda.memory memory_snapshot(), _record_memory_history(), _snapshot() and
 _dump_snapshot(), _set_memory_metadata(), which begins a scope, and _allocation_traceback(); and of torch._C _cuda_isHistoryEnabled() and
 _cuda_attach_out_of_memory_observer(). A history is of the current device and of those in use when it begins.
@@ -19,14 +19,14 @@ import torch
 
 POOLS = ("all", "small_pool", "large_pool")
 COUNTERS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
-# Of a history without a limit, which is PyTorch's default: 90 MB, and for stitched blocks twice that.
+# The entries of a history without a limit, PyTorch's default: 90 MB, and twice that for stitched blocks.
 MOST_EVENTS = 1 << 20
-# Of what memory is said to be for, of 4,095 names that a process has for that.
+# The most names for memory metadata, of the 4,095 names that a process has.
 MOST_TEXTS = 256
 
 
 def answer(library: ctypes.CDLL) -> None:
-    # By device: what the sums were when they were last made to begin anew.
+    # The sums by device when they were last reset.
     begun: dict[int, dict] = {}
 
     def memory_stats(device: int) -> dict:
@@ -34,12 +34,12 @@ def answer(library: ctypes.CDLL) -> None:
         found = gpumem.stats(library, device)
         stats = {name: {pool: _stat(getattr(getattr(found, pool), name)) for pool in POOLS} for name, _ in gpumem.PoolStats._fields_}
         stats |= {name: getattr(found, name) for name in COUNTERS}
-        # No block is too large to be split here.
+        # This allocator has no limit for splitting blocks.
         stats |= {name: _stat(gpumem.Stat()) for name in ("oversize_allocations", "oversize_segments")} | {"max_split_size": -1}
         return _since(stats, begun[device]) if device in begun else stats
 
     def memory_stats_of_cuda(device: int) -> dict:
-        # New versions can be told to refuse before they ask the driver. There is nothing here that does.
+        # New versions of PyTorch can refuse before they ask the driver, which this allocator does not do.
         rejections = {"num_oom_rejections": 0} if "num_oom_rejections" in (torch.cuda.memory_stats.__doc__ or "") else {}
         return memory_stats(device) | rejections
 
@@ -53,7 +53,7 @@ def answer(library: ctypes.CDLL) -> None:
         begun[device] = memory_stats(device)
 
     def snapshot(asked=None) -> dict:
-        # What PyTorch asks for: nothing, or a pool's two numbers, where two 0 are all pools, and in new versions whether it wants events.
+        # PyTorch passes nothing, or the two numbers of a pool (two 0 stand for all pools), and in new versions whether it wants events.
         pool, events = tuple(asked[:2]) if asked else (0, 0), not asked or asked[2:] != (False,)
         whole = {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
         for device in range(torch.cuda.device_count()):
@@ -66,7 +66,7 @@ def answer(library: ctypes.CDLL) -> None:
         return whole
 
     def record_history(enabled, context="all", stacks="all", max_entries=MOST_EVENTS, *others) -> None:
-        # The sixth of the others, in new versions: whether it is to be of the GPU's memory, too.
+        # In new versions the sixth of the other arguments says whether to include the GPU's memory.
         if others[5:6] == (False,):
             return
         taken = {None: 0, "state": 1, "alloc": 1, "all": 2}[context]
@@ -82,8 +82,7 @@ def answer(library: ctypes.CDLL) -> None:
                     if block["address"] == address and block["state"] == "active_allocated":
                         return block["frames"] or None
 
-    # What the thread's allocations are said to be for: a scope of its own. Names are for ever, and no new ones are made of texts that are
-    # different each time.
+    # The metadata of the thread's allocations is a scope. Names stay forever, so texts that differ each time get no new ones.
     thread, texts = threading.local(), set()
 
     def set_metadata(text: str) -> None:
@@ -105,7 +104,7 @@ def answer(library: ctypes.CDLL) -> None:
     def attach_observer(observer) -> None:
         if not observers:
             library.gpumem_set_oom_fn(told)
-            # Python can be called no more then.
+            # Python cannot be called any more after that.
             atexit.register(library.gpumem_set_oom_fn, gpumem.OOM_FN())
         observers.append(observer)
 
@@ -122,19 +121,19 @@ def answer(library: ctypes.CDLL) -> None:
         "_cuda_setMemoryMetadata": set_metadata,
         "_cuda_getMemoryMetadata": lambda: getattr(thread, "metadata", ""),
         "_cuda_memoryMetadataSupported": lambda: True,
-        # Without an answer torch.accelerator does not even ask for figures.
+        # Otherwise torch.accelerator does not even ask for figures.
         "_accelerator_isAllocatorInitialized": torch.cuda.is_initialized,
         "_accelerator_getDeviceStats": memory_stats,
         "_accelerator_resetPeakStats": reset_peaks,
         "_accelerator_resetAccumulatedStats": reset_sums,
     }.items():
-        # Which of them there are depends on the version.
+        # Not all of them exist in every version.
         if hasattr(torch._C, name):
             setattr(torch._C, name, function)
 
 
 def _check(device: int) -> None:
-    # The library knows nothing of one that is not there, either, and would say that nothing was allocated on it.
+    # The library does not know a device that does not exist, and would report that nothing is allocated on it.
     if not 0 <= device < torch.cuda.device_count():
         raise RuntimeError(f"Invalid device argument {device}: there are {torch.cuda.device_count()}")
 
@@ -144,7 +143,7 @@ def _stat(stat: gpumem.Stat) -> dict[str, int]:
 
 
 def _since(stats: dict, begun: dict) -> dict:
-    """The sums since then; what is and what was the most stay."""
+    """Returns the figures with the sums since the last reset. Current figures and peaks are unchanged."""
     summed = ("allocated", "freed", "num_alloc_retries", "num_ooms")
     return {
         name: _since(value, begun[name]) if isinstance(value, dict) else value - begun[name] if name in summed else value
@@ -164,7 +163,7 @@ def _snapshot_of(library: ctypes.CDLL, device: int) -> dict:
 def _history(library: ctypes.CDLL, on: bool, stacks: int, most: int, native: bool = True) -> None:
     if on and stacks:
         gpumem.python_stacks(library, native)
-    # The current device has one even where nothing was allocated there yet.
+    # The current device has a history even if nothing was allocated on it yet.
     for device in (torch.cuda.current_device(), -1) if on else (-1,):
         failed = library.gpumem_record_history(device, stacks, min(most, MOST_EVENTS)) if on else library.gpumem_stop_history(device)
         if failed:

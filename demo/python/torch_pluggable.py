@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""PyTorch on gpumem's allocator: what install() does is all that a program needs, before it first uses the GPU.
+"""PyTorch on gpumem's allocator. A program only needs to call install() before it first uses the GPU.
 
     cargo build --profile embed -p gpumem-alloc-c
     python3 demo/python/torch_pluggable.py target/embed/libgpumem_alloc.so
 
-run.py has any script do it. Run gpumem-tui beside it to see its blocks.
+run.py does this for any script. Run gpumem-tui beside it to see its blocks.
 """
 
 import ctypes
@@ -20,10 +20,10 @@ MIB = 1 << 20
 
 def install(path: str) -> ctypes.CDLL:
     library = gpumem.load(path)
-    # Of versions that were not tried it leaves out what it would have to guess.
+    # For untested versions it leaves out what it would have to guess.
     library.gpumem_set_torch_version(str(torch.__version__).encode())
     allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "gpumem_torch_alloc", "gpumem_torch_free")
-    # PyTorch skips what is not set without a word: a missing record_stream would let memory be reused too early.
+    # PyTorch silently skips functions that are not set: without record_stream memory would be reused too early.
     hooks = allocator.allocator()
     hooks.set_init_fn(gpumem.address(library, "gpumem_init"))
     hooks.set_reset_fn(gpumem.address(library, "gpumem_reset"))
@@ -34,10 +34,10 @@ def install(path: str) -> ctypes.CDLL:
     hooks.set_end_allocate_to_pool_fn(gpumem.address(library, "gpumem_end_allocate_to_pool"))
     hooks.set_release_pool(gpumem.address(library, "gpumem_release_pool"))
     torch.cuda.memory.change_current_allocator(allocator)
-    # What others still have of PyTorch's shared tensors it gives back when its own variables have ended: its allocator must not end, too.
+    # PyTorch frees shared tensors that other processes still hold after its own variables are gone, so the allocator must outlive those.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(hooks))
-    # Without it cuDNN's search for the fastest convolution fails, and trees of CUDA graphs, and sharing tensors with other processes: they
-    # ask what PyTorch's class for pluggable allocators refuses.
+    # cuDNN's search for the fastest convolution, trees of CUDA graphs and sharing tensors with other processes call functions that
+    # PyTorch's class for pluggable allocators refuses. They would fail without this.
     library.gpumem_adopt_torch()
     torch_figures.answer(library)
     torch_pools.answer(library)
@@ -47,7 +47,7 @@ def install(path: str) -> ctypes.CDLL:
 
 def main() -> None:
     library = install(sys.argv[1])
-    with gpumem.scope(library, "weights"):  # who allocates, as the dashboard shows it
+    with gpumem.scope(library, "weights"):  # the tag in the dashboard
         weights = torch.randn(4096, 4096, device="cuda")
     for step in range(20):
         library.gpumem_mark(f"step {step}".encode())

@@ -1,7 +1,7 @@
-"""PyTorch's private pools on gpumem's allocator: torch.cuda.MemPool, which PyTorch refuses to make where another one than its own is in
-place, and what trees of CUDA graphs ask of theirs (torch.compile with mode="reduce-overhead" or "max-autotune").
+"""PyTorch's private pools on gpumem's allocator: torch.cuda.MemPool, which PyTorch refuses to create with a pluggable allocator, and
+the pools of trees of CUDA graphs (torch.compile with mode="reduce-overhead" or "max-autotune").
 
-    torch_pools.answer(library)           torch_pluggable.install() has done it
+    torch_pools.answer(library)           torch_pluggable.install() does this
 """
 
 import ctypes
@@ -15,7 +15,7 @@ def answer(library: ctypes.CDLL) -> None:
         return set(held(library, device, pool)) == set(addresses)
 
     class Use:
-        """A use of a pool, which is there as long as it was begun oftener than released."""
+        """A use of a pool. The pool exists until every use is released."""
 
         def __init__(self, pool):
             self.id, device, pool = tuple(pool), torch.cuda.current_device(), gpumem.PoolId(*pool)
@@ -31,12 +31,12 @@ def answer(library: ctypes.CDLL) -> None:
                 library.gpumem_release_pool(self.device, self.pool)
 
     class MemPool:
-        """torch.cuda.MemPool, for torch.cuda.use_mem_pool() and torch.cuda.graph(pool=...)."""
+        """Stands in for torch.cuda.MemPool, for torch.cuda.use_mem_pool() and torch.cuda.graph(pool=...)."""
 
         def __init__(self, allocator=None, use_on_oom: bool = False, no_split: bool = False):
             if allocator is not None or use_on_oom or no_split:
-                raise RuntimeError("gpumem's pools have gpumem's memory, serve nobody else, and are split: no option of MemPool is there")
-            # PyTorch counts the pools of its graphs, too.
+                raise RuntimeError("gpumem's pools use gpumem's memory, serve no other pool, and split blocks: the options of MemPool are not supported")
+            # PyTorch counts the pools of its graphs as well.
             self.id = torch.cuda.graph_pool_handle()
             self._use = Use(self.id)
 
@@ -55,7 +55,7 @@ def answer(library: ctypes.CDLL) -> None:
     for module in (torch.cuda, torch.cuda.memory):
         if hasattr(module, "MemPool"):
             module.MemPool = MemPool
-    # From 2.14 on a graph keeps the pools that are used while it is captured, until it is reset or gone.
+    # From 2.14 on a graph keeps the pools used during its capture until it is reset or destroyed.
     if hasattr(getattr(torch.cuda, "CUDAGraph", None), "_retain_pool"):
         pools = torch.cuda.CUDAGraph.pools
 
@@ -74,7 +74,7 @@ def answer(library: ctypes.CDLL) -> None:
 
 
 def held(library: ctypes.CDLL, device: int, pool) -> list[int]:
-    """Where the blocks are that the program holds in a pool."""
+    """Returns the addresses of the blocks that the program holds in a pool."""
     room = 1 << 10
     while True:
         addresses = (ctypes.c_uint64 * room)()

@@ -1,4 +1,4 @@
-//! What every demo is told. What one demo is told besides is in its own file.
+//! The arguments of every demo. Those of a single demo are in its own file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::conf::Conf;
 use crate::values::{parse_duration, parse_number};
 use gpumem_text::units::parse_bytes;
 
-/// Where a demo runs.
+/// The device a demo runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first CUDA device; an error when there is none. Never the simulated one.
@@ -37,7 +37,7 @@ impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<DeviceChoice, String> {
-        let wanted = || format!("{text:?} is no device: say auto, sim, cuda or cuda:N");
+        let wanted = || format!("{text:?} is not a device: say  auto, sim, cuda or cuda:N");
         match text {
             "auto" => Ok(DeviceChoice::Auto),
             "sim" => Ok(DeviceChoice::Sim),
@@ -50,7 +50,7 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// What every demo is told. `RunArgs::default()` is what a command line without flags says.
+/// The arguments of every demo. `RunArgs::default()` equals a command line without flags.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     /// Run here, step by step on stdout, without the dashboard
@@ -60,7 +60,7 @@ pub struct RunArgs {
     #[arg(long, requires = "headless")]
     pub json: bool,
     /// Where to run: auto (a GPU), sim, cuda or cuda:N
-    // An id of its own: `gpumem-tui` has another `--device`, and clap hands flags that hold everywhere up as well.
+    // It needs its own id: `gpumem-tui` has another `--device`, and clap also passes global flags upwards.
     #[arg(id = "run_device", long = "device", value_name = "DEVICE", value_parser = |text: &str| text.parse::<DeviceChoice>())]
     pub device: Option<DeviceChoice>,
     /// Most device memory to use: 512M, 2G [default: 2G, and at most a tenth of what is free]
@@ -81,7 +81,7 @@ pub struct RunArgs {
     /// Process id of the dashboard that steers
     #[arg(long, value_name = "PID", requires = "steer", hide = true, value_parser = |text: &str| parse_number(text, 0..=u32::MAX))]
     pub parent: Option<u32>,
-    /// Directory of the channel; `None`: the user's.
+    /// Directory of the channel; `None` for the user's default.
     #[arg(skip)]
     pub channel_dir: Option<PathBuf>,
 }
@@ -104,7 +104,7 @@ impl Default for RunArgs {
 }
 
 impl RunArgs {
-    /// The flags of this command line that hold for any demo: a dashboard gives them to each that is chosen there.
+    /// Returns the flags that apply to any demo. The dashboard passes them to each demo that is started there.
     pub fn shared_flags(&self) -> Vec<String> {
         let flag = |name: &str, value: Option<String>| value.map(|value| [format!("--{name}"), value]);
         let seed = (self.seed != 1).then(|| self.seed.to_string());

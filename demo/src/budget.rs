@@ -1,62 +1,62 @@
-//! How much memory a demo may take.
+//! The budget of a demo.
 
 use gpumem_text::units::{MIB, bytes_to_pib};
 
 /// The budget when none is given, in bytes.
 pub(crate) const USUAL_BUDGET: u64 = 2048 * MIB;
-/// The smallest budget, in bytes: from there on every block of the demo `fragmentation` is one that the large pool serves.
+/// The smallest budget, in bytes. With it every block of the demo `fragmentation` is served by the large pool.
 pub const MIN_BUDGET: u64 = 128 * MIB;
 
-/// A budget that cannot be had.
+/// Why a budget is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
-    /// Too small for the demo to be what it says.
+    /// Too small for the demo to show what it promises.
     #[error("a budget of {} is too small: at least {} are needed", bytes_to_pib(*asked), bytes_to_pib(*least))]
     TooSmall {
-        /// What was asked for.
+        /// The requested bytes.
         asked: u64,
-        /// What is needed.
+        /// The least number of bytes.
         least: u64,
     },
     /// More than the simulated device has.
     #[error("a budget of {} is more than the simulated device has: {}", bytes_to_pib(*asked), bytes_to_pib(*most))]
     TooLargeToSimulate {
-        /// What was asked for.
+        /// The requested bytes.
         asked: u64,
-        /// The device's memory.
+        /// The device's memory in bytes.
         most: u64,
     },
-    /// More than a tenth of what is free on a card that may have other users.
+    /// More than a tenth of the free memory of a GPU that may have other users.
     #[error(
         "a budget of {} is more than a tenth of the {} free on this device: ask for {} or less",
         bytes_to_pib(*asked), bytes_to_pib(*free), bytes_to_pib(*most)
     )]
     TooLarge {
-        /// What was asked for.
+        /// The requested bytes.
         asked: u64,
-        /// Free memory of the device.
+        /// Free memory of the device in bytes.
         free: u64,
-        /// The most that can be asked for.
+        /// The largest possible budget in bytes.
         most: u64,
     },
-    /// Nothing was asked for, and a tenth of the free memory is too little.
+    /// No budget was requested, and a tenth of the free memory is too little.
     #[error(
         "a tenth of the {} free on this device is too little for the demo, which needs {}: free memory on it or take \
          --device sim", bytes_to_pib(*free), bytes_to_pib(*least)
     )]
     DeviceFull {
-        /// Free memory of the device.
+        /// Free memory of the device in bytes.
         free: u64,
-        /// What is needed.
+        /// The least number of bytes.
         least: u64,
     },
 }
 
-/// The budget of a run on a real device with `free` bytes free: what was asked for, or 2 GiB, and never more than a tenth of
-/// the free memory, so that a demo on a shared card takes nothing that another program is about to need.
+/// Returns the budget of a run on a real device with `free` bytes free: the requested one, or 2 GiB. It is at most a tenth of
+/// the free memory, so that a demo on a shared GPU does not take memory that another program is about to need.
 ///
 /// # Errors
-/// When what was asked for is not to be had. Without a wish the budget shrinks to fit, down to [`MIN_BUDGET`].
+/// When the requested budget is not possible. Without a request the budget shrinks to fit, down to [`MIN_BUDGET`].
 pub(crate) fn budget(asked: Option<u64>, free: u64) -> Result<u64, BudgetError> {
     let most = free / 10;
     match at_least(asked)? {
@@ -70,10 +70,11 @@ pub(crate) fn budget(asked: Option<u64>, free: u64) -> Result<u64, BudgetError> 
     }
 }
 
-/// The budget of a run on a simulated device of `total` bytes, which is nobody else's: what was asked for, or `usual`.
+/// Returns the budget of a run on a simulated device of `total` bytes, which has no other users: the requested one, or
+/// `usual`.
 ///
 /// # Errors
-/// When what was asked for is less than [`MIN_BUDGET`], or more than there is.
+/// When the requested budget is less than [`MIN_BUDGET`], or more than there is.
 pub(crate) fn simulated_budget(asked: Option<u64>, usual: u64, total: u64) -> Result<u64, BudgetError> {
     match at_least(asked)? {
         Some(asked) if asked > total => Err(BudgetError::TooLargeToSimulate { asked, most: total }),
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_a_tenth_of_the_free_memory_at_most() {
+    fn budget_is_at_most_a_tenth_of_the_free_memory() {
         let gib = 1024 * MIB;
         assert_eq!(budget(None, 80 * gib), Ok(2 * gib));
         assert_eq!(budget(None, 10 * gib), Ok(gib));
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_device_may_be_used_whole() {
+    fn simulated_device_may_be_used_whole() {
         let gib = 1024 * MIB;
         assert_eq!(simulated_budget(None, 75 * gib, 80 * gib), Ok(75 * gib));
         assert_eq!(simulated_budget(Some(80 * gib), 75 * gib, 80 * gib), Ok(80 * gib));

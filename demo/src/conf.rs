@@ -1,4 +1,4 @@
-//! What the allocators of these programs are told: by their user, or by the environment's `GPUMEM_ALLOC_CONF`.
+//! The configuration of the allocators, from `--conf` or the environment's `GPUMEM_ALLOC_CONF`.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::builder::{StringValueParser, TypedValueParser, ValueParserFactory};
 use clap::{Arg, Command, Error};
 use gpumem_alloc::{ConfError, Config, Options, Publish, SegmentMode, conf};
 
-/// A configuration as text, and what it says.
+/// A configuration with its text.
 #[derive(Clone, Debug)]
 pub struct Conf {
     text: String,
@@ -25,12 +25,12 @@ impl FromStr for Conf {
 }
 
 impl Conf {
-    /// As it was written.
+    /// Returns the text as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The options there are, for a terminal.
+    /// Returns the list of options for a terminal.
     pub fn help() -> String {
         conf::listing()
     }
@@ -66,7 +66,7 @@ impl ValueParserFactory for Conf {
 pub struct Segments(pub(crate) SegmentMode);
 
 impl Segments {
-    /// What the command line takes.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
@@ -79,12 +79,13 @@ impl FromStr for Segments {
         let found = SegmentMode::ALL.into_iter().find(|mode| mode.name() == text);
         found.map(Segments).ok_or_else(|| {
             let names = SegmentMode::ALL.map(SegmentMode::name).join(", ");
-            format!("{text:?} is no kind of segments; there are {names}")
+            format!("{text:?} is not a kind of segments: say one of {names}")
         })
     }
 }
 
-/// Whether a program that is told this, or by the environment, publishes. What is wrong with it is told when it begins.
+/// Checks whether a program with this configuration, or the environment's, publishes. Errors in the configuration are
+/// reported when the program starts.
 pub fn publishes(user: Option<&Conf>) -> bool {
     let config = match user {
         Some(conf) => Ok(conf.config.clone()),
@@ -99,8 +100,9 @@ pub fn publishes(user: Option<&Conf>) -> bool {
     )
 }
 
-/// Whether there is nothing in it but what a demo takes that shows what its own sizes, segments and budget come to.
-pub(crate) fn is_of_publishing(conf: &Conf) -> bool {
+/// Checks whether a configuration has only options about publishing. They are the only ones that a demo with fixed sizes,
+/// segments and budget accepts.
+pub(crate) fn has_only_publishing_options(conf: &Conf) -> bool {
     let usual = Config::default();
     let Config {
         publish: _,
@@ -133,16 +135,16 @@ pub(crate) fn is_of_publishing(conf: &Conf) -> bool {
         && *gpu_direct_rdma == usual.gpu_direct_rdma
 }
 
-/// The configuration of an allocator that publishes in a directory, under a label unless another one was asked for; with these segments
-/// in place of what it says of them.
-pub(crate) fn told(
+/// Returns the configuration of an allocator that publishes in `dir`, under `label` unless the configuration names a job.
+/// `segments` overrides the configuration's.
+pub(crate) fn allocator_config(
     user: Option<&Conf>,
     segments: Option<Segments>,
     dir: Option<PathBuf>,
     label: String,
 ) -> Result<Config, ConfError> {
     let config = match (user, segments) {
-        // What means nothing with them is refused as if all were said in one place, where the last one counts.
+        // Parsed as one text, whose last option counts, so that options without meaning for these segments are refused.
         (Some(conf), Some(segments)) => {
             let ends = conf.text.trim_end();
             let comma = if ends.is_empty() || ends.ends_with(',') {
@@ -159,7 +161,7 @@ pub(crate) fn told(
     let publish = match config.publish {
         Publish::Off => Publish::Off,
         Publish::On(options) => {
-            // What `GPUMEM_JOB` says is in it, unless another one was asked for.
+            // The job of `GPUMEM_JOB` is in the options, unless another one was configured.
             let job = if options.job.is_empty() { label } else { options.job };
             Publish::On(Options { dir, job, ..options })
         }
@@ -173,10 +175,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_said_apart_are_as_said_last() {
-        let told = |conf: &str, segments: SegmentMode| {
+    fn separate_segments_override_the_configuration() {
+        let merged = |conf: &str, segments: SegmentMode| {
             let conf: Conf = conf.parse().unwrap();
-            told(Some(&conf), Some(Segments(segments)), None, "job".to_owned())
+            allocator_config(Some(&conf), Some(Segments(segments)), None, "job".to_owned())
         };
         for conf in [
             "",
@@ -184,7 +186,7 @@ mod tests {
             "max_chunk_mb:8,",
             "max_chunk_mb:8,segments:stitched",
         ] {
-            let config = told(conf, SegmentMode::Virtual).unwrap();
+            let config = merged(conf, SegmentMode::Virtual).unwrap();
             assert_eq!(config.segments, SegmentMode::Virtual);
             assert_eq!(config.max_chunk == 8 << 20, !conf.is_empty());
         }
@@ -193,13 +195,13 @@ mod tests {
             ("expandable_segments:False", SegmentMode::Plain),
             ("expandable_segments:True", SegmentMode::Virtual),
         ] {
-            let config = told(conf, SegmentMode::Auto).unwrap();
+            let config = merged(conf, SegmentMode::Auto).unwrap();
             assert_eq!(
                 config.segments, left,
                 "auto leaves it to {conf}, if that is another option"
             );
         }
-        let refused = told("max_chunk_mb:8", SegmentMode::Plain).unwrap_err().to_string();
+        let refused = merged("max_chunk_mb:8", SegmentMode::Plain).unwrap_err().to_string();
         assert!(
             refused.contains("max_chunk_mb means nothing with plain segments"),
             "{refused}"

@@ -1,4 +1,4 @@
-//! What a running demo listens to: lines of its parent, and signals.
+//! The inputs of a running demo: lines of its parent, and signals.
 
 use std::io::{BufRead, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -6,49 +6,49 @@ use std::time::{Duration, Instant};
 
 use crate::protocol::{Command, MAX_LINE, ParseError};
 
-/// What a demo can hear.
+/// An input of a demo.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Input {
     /// A command.
     Command(Command),
-    /// A line that was none.
-    Garbage(ParseError),
-    /// The demo shall end.
+    /// A line that is not a command.
+    Invalid(ParseError),
+    /// The demo has to end.
     End(End),
 }
 
 /// Why a demo ends before its last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Input ended: the parent is gone.
+    /// Stdin was closed, so the parent is gone.
     ParentGone,
-    /// Told to quit.
+    /// The command `quit`.
     Quit,
     /// A signal, by number.
     Signal(i32),
 }
 
-/// The two sources in one queue.
+/// A queue of the inputs from both sources.
 #[derive(Debug)]
 pub(crate) struct Control {
-    queue: Receiver<Heard>,
-    /// Keeps the queue open when neither source is there.
-    _sender: Sender<Heard>,
+    queue: Receiver<Input>,
+    /// Keeps the queue open when there is no source.
+    _sender: Sender<Input>,
 }
 
-/// Where signals are handed in; see [`Control::new`].
+/// The queue's end for signals; see [`Control::new`].
 #[derive(Clone, Debug)]
-pub(crate) struct Signals(Sender<Heard>);
+pub(crate) struct Signals(Sender<Input>);
 
 impl Signals {
     pub(crate) fn send(&self, signal: i32) {
-        // A closed queue means the demo has ended already, which is what the signal asked for.
-        let _ = self.0.send(Heard::End(End::Signal(signal)));
+        // A closed queue means that the demo has ended already, as the signal wants.
+        let _ = self.0.send(Input::End(End::Signal(signal)));
     }
 }
 
 impl Control {
-    /// Reads `input` on a thread of its own. That thread ends with the input, or with the process.
+    /// Starts a thread that reads `input`. The thread ends with the input or with the process.
     pub(crate) fn new(input: Option<Box<dyn BufRead + Send>>) -> (Control, Signals) {
         let (sender, queue) = channel();
         if let Some(input) = input {
@@ -64,49 +64,49 @@ impl Control {
         )
     }
 
-    /// The next thing heard, waiting as long as it takes.
-    pub(crate) fn wait(&self) -> Heard {
+    /// Waits for the next input.
+    pub(crate) fn wait(&self) -> Input {
         // The sender in `self` keeps the queue open.
-        self.queue.recv().unwrap_or(Heard::End(End::ParentGone))
+        self.queue.recv().unwrap_or(Input::End(End::ParentGone))
     }
 
-    /// The next thing heard until `deadline`.
-    pub(crate) fn wait_until(&self, deadline: Instant) -> Option<Heard> {
+    /// Waits for the next input until `deadline`.
+    pub(crate) fn wait_until(&self, deadline: Instant) -> Option<Input> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left == Duration::ZERO {
             return match self.queue.try_recv() {
                 Ok(heard) => Some(heard),
                 Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => Some(Heard::End(End::ParentGone)),
+                Err(TryRecvError::Disconnected) => Some(Input::End(End::ParentGone)),
             };
         }
         match self.queue.recv_timeout(left) {
             Ok(heard) => Some(heard),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Heard::End(End::ParentGone)),
+            Err(RecvTimeoutError::Disconnected) => Some(Input::End(End::ParentGone)),
         }
     }
 }
 
-fn read_lines(mut input: Box<dyn BufRead + Send>, sender: &Sender<Heard>) {
+fn read_lines(mut input: Box<dyn BufRead + Send>, sender: &Sender<Input>) {
     loop {
         let heard = match read_line(&mut *input) {
-            Ok(None) | Err(_) => Heard::End(End::ParentGone),
+            Ok(None) | Err(_) => Input::End(End::ParentGone),
             Ok(Some(line)) if line.trim().is_empty() => continue,
             Ok(Some(line)) => match Command::parse(&line) {
-                Ok(Command::Quit) => Heard::End(End::Quit),
-                Ok(command) => Heard::Command(command),
-                Err(error) => Heard::Garbage(error),
+                Ok(Command::Quit) => Input::End(End::Quit),
+                Ok(command) => Input::Command(command),
+                Err(error) => Input::Invalid(error),
             },
         };
-        let last = matches!(heard, Heard::End(_));
+        let last = matches!(heard, Input::End(_));
         if sender.send(heard).is_err() || last {
             return;
         }
     }
 }
 
-/// One line; `None` at the end of input. Of a longer one than the protocol allows only the beginning is kept in memory.
+/// Reads a line, or returns `None` at the end of input. Only the beginning of a line that is too long for the protocol is kept.
 fn read_line(input: &mut dyn BufRead) -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
     if input.take(MAX_LINE as u64).read_until(b'\n', &mut line)? == 0 {
@@ -137,9 +137,9 @@ mod tests {
         let mut all = Vec::new();
         loop {
             match control.wait() {
-                Heard::Command(c) => all.push(c.to_string()),
-                Heard::Garbage(e) => all.push(format!("? {e}")),
-                Heard::End(end) => {
+                Input::Command(c) => all.push(c.to_string()),
+                Input::Invalid(e) => all.push(format!("? {e}")),
+                Input::End(end) => {
                     all.push(format!("{end:?}"));
                     return all;
                 }
@@ -148,26 +148,26 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_input_means_the_parent_is_gone() {
+    fn end_of_input_means_the_parent_is_gone() {
         assert_eq!(heard(""), ["ParentGone"]);
         assert_eq!(heard("next\n"), ["next", "ParentGone"]);
         assert_eq!(heard("fix remap"), ["fix remap", "ParentGone"]);
     }
 
     #[test]
-    fn quit_ends_whatever_follows() {
+    fn nothing_is_read_after_quit() {
         assert_eq!(heard("next\nquit\nnext\n"), ["next", "Quit"]);
     }
 
     #[test]
-    fn a_line_that_is_no_command_is_passed_on_as_such() {
+    fn invalid_line_is_passed_on_as_invalid() {
         let all = heard(b"\n\xff\xfe\nnext\n".to_vec());
         assert!(all[0].starts_with("? unknown command"), "{all:?}");
         assert_eq!(all[1..], ["next", "ParentGone"]);
     }
 
     #[test]
-    fn an_endless_line_takes_bounded_memory_and_spoils_only_itself() {
+    fn endless_line_takes_bounded_memory() {
         let mut input = vec![b'x'; 3 * MAX_LINE];
         input.extend_from_slice(b"\nnext\n");
         let all = heard(input);
@@ -176,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn without_input_only_a_signal_is_heard() {
+    fn without_input_only_signals_arrive() {
         let (control, signals) = Control::new(None);
         assert!(control.wait_until(Instant::now() + Duration::from_millis(5)).is_none());
         signals.send(15);
         assert!(matches!(
             control.wait_until(Instant::now()),
-            Some(Heard::End(End::Signal(15)))
+            Some(Input::End(End::Signal(15)))
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! What a demo is.
+//! The trait of demos, and the rows of their list.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -7,57 +7,57 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error};
 
 use crate::error::DemoError;
-use crate::lab::Room;
+use crate::lab::MemoryPlan;
 use crate::protocol::{Kind, Outcome};
 use crate::stage::{Stage, Stop};
 
-/// A workload to look at. The type holds the demo's own arguments; [`crate::RunArgs`] has those of every demo.
+/// A workload for the dashboard. The type holds the demo's own arguments; [`crate::RunArgs`] has those of every demo.
 pub trait Demo: Args + Debug + 'static {
-    /// What the command line takes.
+    /// Its name on the command line.
     const NAME: &'static str;
-    /// What it shows, in one line.
+    /// A summary of what it shows, in one line.
     const SUMMARY: &'static str;
-    /// When it goes on: which keys and commands it takes.
+    /// When it goes on. The kind decides which keys and commands it takes.
     const KIND: Kind;
-    /// The subcommand of `gpumem-tui` that its user says. Only demos of `demo` are listed.
+    /// The subcommand of `gpumem-tui` that runs it. Only demos of `demo` are listed.
     const COMMAND: &'static str = "demo";
 
-    /// What memory it has.
-    fn room(&self) -> Room {
-        Room::Program
+    /// Returns how its memory is set up.
+    fn memory_plan(&self) -> MemoryPlan {
+        MemoryPlan::Program
     }
 
-    /// The job that its channel names, unless its user says another.
+    /// Returns the job that its channel names, unless the user sets another one.
     fn label(&self) -> String {
         format!("demo {}", Self::NAME)
     }
 
-    /// Refuses arguments that cannot work, before a device is opened.
+    /// Checks the arguments before a device is opened.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// When an argument cannot work.
     fn check(&self) -> Result<(), DemoError> {
         Ok(())
     }
 
-    /// Runs from the first line, which `Stage::begin` says, to the result. All memory is free when this returns.
+    /// Runs from the first line, which `Stage::begin` writes, to the result. All memory is free when this returns.
     ///
     /// # Errors
-    /// It was told to end, or something failed.
+    /// When it was told to end, or something failed.
     fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop>;
 }
 
-/// A demo of any type.
+/// An object-safe [`Demo`].
 pub(crate) trait AnyDemo: Debug {
-    fn room(&self) -> Room;
+    fn memory_plan(&self) -> MemoryPlan;
     fn label(&self) -> String;
     fn check(&self) -> Result<(), DemoError>;
     fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop>;
 }
 
 impl<D: Demo> AnyDemo for D {
-    fn room(&self) -> Room {
-        Demo::room(self)
+    fn memory_plan(&self) -> MemoryPlan {
+        Demo::memory_plan(self)
     }
 
     fn label(&self) -> String {
@@ -86,11 +86,11 @@ pub struct Entry {
     pub command: &'static str,
     /// Adds the demo's own arguments.
     augment: fn(Command) -> Command,
-    /// Reads them.
+    /// Reads the demo's own arguments.
     read: fn(&ArgMatches) -> Result<Box<dyn AnyDemo>, Error>,
 }
 
-/// The row of a demo.
+/// Returns the row of a demo.
 pub(crate) const fn row<D: Demo>() -> Entry {
     Entry {
         name: D::NAME,
@@ -107,12 +107,12 @@ fn read<D: Demo>(matches: &ArgMatches) -> Result<Box<dyn AnyDemo>, Error> {
 }
 
 impl Entry {
-    /// Whether it is a demo of the list, and no other subcommand's.
+    /// Checks whether `gpumem-tui demo` lists it. Other subcommands have demos, too.
     pub fn listed(&self) -> bool {
         self.command == "demo"
     }
 
-    /// The subcommand of its name.
+    /// Returns the subcommand with its name.
     pub(crate) fn command(&self) -> Command {
         (self.augment)(Command::new(self.name))
             .about(self.summary)
@@ -120,14 +120,14 @@ impl Entry {
             .hide(!self.listed())
     }
 
-    /// Whether this flag is one of the demo's own, e.g. `--fix`.
+    /// Checks whether a flag is one of the demo's own, for example `--fix`.
     pub fn has_flag(&self, flag: &str) -> bool {
         let own = (self.augment)(Command::new(self.name));
         flag.strip_prefix("--")
             .is_some_and(|flag| own.get_arguments().any(|arg| arg.get_long() == Some(flag)))
     }
 
-    /// The demo with the arguments of its subcommand.
+    /// Reads the demo from the arguments of its subcommand.
     pub(crate) fn read(&self, matches: &ArgMatches) -> Result<Chosen, Error> {
         Ok(Chosen {
             entry: *self,
@@ -136,7 +136,7 @@ impl Entry {
         })
     }
 
-    /// The demo's own arguments as they were said.
+    /// Returns the demo's own arguments as they were given.
     fn given(&self, matches: &ArgMatches) -> Vec<OsString> {
         let own = (self.augment)(Command::new(self.name));
         let (mut flags, mut words) = (Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ impl Entry {
     }
 }
 
-/// A demo that was chosen, with its own arguments.
+/// A chosen demo with its own arguments.
 #[derive(Debug)]
 pub struct Chosen {
     entry: Entry,
@@ -173,13 +173,13 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Its row of the list.
+    /// Returns its row of the list.
     pub fn entry(&self) -> Entry {
         self.entry
     }
 
-    /// Its own arguments as they were said on the command line, for a child that runs it. Where the demo has arguments without a
-    /// flag these come last, behind `--`.
+    /// Returns its own arguments as they were given on the command line, for a child that runs it. Arguments without a flag come
+    /// last, after `--`.
     pub fn flags(&self) -> &[OsString] {
         &self.flags
     }

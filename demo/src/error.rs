@@ -1,4 +1,4 @@
-//! Why a demo could not run, and what exit code says so.
+//! The errors of demos and their exit codes.
 
 use crate::budget::BudgetError;
 use crate::control::End;
@@ -15,16 +15,16 @@ pub enum DemoError {
     Argument {
         /// Its name.
         argument: &'static str,
-        /// What is wrong with it and what would be right.
+        /// What is wrong with it and what is expected.
         reason: String,
     },
-    /// The budget cannot be had.
+    /// The budget is not possible.
     #[error(transparent)]
     Budget(#[from] BudgetError),
-    /// What the allocator is told cannot be read.
+    /// The allocator's configuration cannot be parsed.
     #[error(transparent)]
     Conf(#[from] gpumem_alloc::ConfError),
-    /// What the allocator is told cannot work.
+    /// The allocator refuses its configuration.
     #[error("the allocator's settings: {0}")]
     Settings(gpumem_alloc::Error),
     /// The device cannot be used.
@@ -35,21 +35,21 @@ pub enum DemoError {
     Allocator {
         /// What the demo was doing.
         doing: &'static str,
-        /// What the allocator says.
+        /// The allocator's error.
         source: gpumem_alloc::Error,
     },
     /// The snapshot could not be written.
     #[error(transparent)]
     Snapshot(#[from] gpumem_alloc::ExportError),
-    /// A block that has to fit did not.
+    /// A block that has to fit does not fit.
     #[error("the demo itself ran {0}")]
     OutOfMemory(String),
-    /// What was meant to leak has taken all the memory there is.
-    #[error("{steps} forgot {bytes} (--leak): what is left is too small even for half a batch")]
+    /// The intended leak has taken all memory.
+    #[error("{steps} leaked {bytes} (--leak): the rest is too small even for half a batch")]
     Leaked {
-        /// How many there were.
+        /// The number of steps, as text.
         steps: String,
-        /// How much.
+        /// The leaked memory, as text.
         bytes: String,
     },
     /// A kernel failed.
@@ -64,8 +64,8 @@ pub enum DemoError {
     /// A line could not be written.
     #[error("could not write the demo's output: {0}")]
     Output(#[source] std::io::Error),
-    /// Whoever read the output is gone: no error of the demo's, but its end.
-    #[error("nobody reads the demo's output any more")]
+    /// The reader of the output is gone. This ends the demo without being its failure.
+    #[error("the reader of the demo's output is gone")]
     OutputClosed,
 }
 
@@ -83,15 +83,15 @@ impl From<std::io::Error> for DemoError {
 pub enum Ended {
     /// After its last step.
     Done(Outcome),
-    /// Before, because it was told to. Its memory is free.
+    /// Before its last step, because it was told to. Its memory is free.
     Early(End),
 }
 
-/// The exit code of a run:
+/// Returns the exit code of a run:
 ///
 /// | code | meaning |
 /// |---|---|
-/// | 0 | it showed what it promises; or it was told to quit, its parent is gone, or nobody reads its output any more |
+/// | 0 | it showed what it promises, or it was told to quit, its parent is gone, or the reader of its output is gone |
 /// | 1 | something failed on the way, or it did not show what it promises |
 /// | 2 | bad arguments, a budget that does not fit among them |
 /// | 3 | no usable device |
@@ -106,7 +106,7 @@ pub fn exit_code(ended: &Result<Ended, DemoError>) -> u8 {
 }
 
 impl DemoError {
-    /// See [`exit_code`].
+    /// Returns the exit code; see [`exit_code`](exit_code()).
     pub fn exit_code(&self) -> u8 {
         match self {
             DemoError::OutputClosed | DemoError::Tie(TieError::ParentGone) => 0,

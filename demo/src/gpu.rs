@@ -1,4 +1,4 @@
-//! The kernels on a CUDA device, and the driver's own allocators: the one module of this crate that speaks to the driver.
+//! The kernels on a CUDA device, and the driver's own allocators. This is the only module of the crate that calls the driver.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_void};
@@ -10,12 +10,12 @@ use gpumem_alloc::{Buffer, Element, Stream};
 use crate::kernels::{CHECK, FILL, Kernel, WORK};
 use crate::pattern::Checked;
 
-/// Threads of a block, and blocks of a grid: enough to fill any card; the kernels stride over the rest.
+/// Threads per block and blocks per grid: enough to fill any GPU. The kernels stride over the rest.
 const BLOCK: u32 = 256;
 const GRID: u32 = 2048;
 
-/// The kernels, loaded into a device's context. Work runs on the legacy default stream, in order; buffers that are used
-/// on another stream too are the caller's to synchronise.
+/// The kernels, loaded into a device's context. Work runs on the legacy default stream, in order. The caller must synchronise
+/// buffers that another stream uses, too.
 #[derive(Debug)]
 pub struct Kernels {
     context: Arc<CudaContext>,
@@ -23,7 +23,7 @@ pub struct Kernels {
     check: sys::CUfunction,
     work: sys::CUfunction,
     modules: Vec<sys::CUmodule>,
-    /// Two words of pinned host memory that the check kernel reports into: no device memory beside the allocator's.
+    /// Two words of pinned host memory for the check kernel's report, so that it takes no device memory.
     report: *mut u64,
 }
 
@@ -39,7 +39,7 @@ pub struct GpuError {
 pub(crate) const OUT_OF_MEMORY: i32 = sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32;
 
 impl GpuError {
-    /// The driver's error number.
+    /// Returns the driver's error number.
     pub(crate) fn code(&self) -> i32 {
         self.error.0 as i32
     }
@@ -101,7 +101,8 @@ impl Kernels {
     /// after the last whole word of 8 are left alone.
     ///
     /// # Errors
-    /// When the buffer is of another device, or the driver does not take the launch. A fault of the kernel shows at the next call that waits.
+    /// When the buffer is of another device, or the driver refuses the launch. A fault of the kernel is reported by the next
+    /// call that waits.
     pub fn fill<T: Element>(&self, buffer: &mut Buffer<T>, bytes: u64, seed: u64) -> Result<(), GpuError> {
         self.own(buffer)?;
         let (mut words, mut count, mut seed) = (buffer.device_ptr(), bytes.min(buffer.bytes()) / 8, seed);
@@ -110,10 +111,10 @@ impl Kernels {
             .map_err(while_doing("filling a block"))
     }
 
-    /// Compares a buffer with the pattern of `seed`, and waits for the answer.
+    /// Compares a buffer with the pattern of `seed` and waits for the result.
     ///
     /// # Errors
-    /// When the buffer is of another device, the driver does not take the launch, or this or an earlier kernel faulted.
+    /// When the buffer is of another device, the driver refuses the launch, or this or an earlier kernel faulted.
     pub fn check<T: Element>(&self, buffer: &Buffer<T>, seed: u64) -> Result<Checked, GpuError> {
         self.verdict()?;
         self.queue_check(buffer, seed)?;
@@ -124,10 +125,10 @@ impl Kernels {
         })
     }
 
-    /// Queues comparing a buffer with the pattern of `seed` on the buffer's stream; [`Kernels::verdict`] tells.
+    /// Queues comparing a buffer with the pattern of `seed` on the buffer's stream. [`Kernels::verdict`] has the result.
     ///
     /// # Errors
-    /// When the buffer is of another device, or the driver does not take the launch.
+    /// When the buffer is of another device, or the driver refuses the launch.
     pub fn queue_check<T: Element>(&self, buffer: &Buffer<T>, seed: u64) -> Result<(), GpuError> {
         self.own(buffer)?;
         let (mut words, mut count) = (buffer.device_ptr(), buffer.bytes() / 8);
@@ -137,7 +138,7 @@ impl Kernels {
             .map_err(while_doing("checking a block"))
     }
 
-    /// Waits for all work. What all comparisons found that were queued since the last verdict; it does not say in how many words.
+    /// Waits for all work, and returns the result of all comparisons queued since the last verdict. It does not count their words.
     ///
     /// # Errors
     /// When any of the work failed.
@@ -157,7 +158,7 @@ impl Kernels {
         })
     }
 
-    /// Queues a layer's work: `out` from `input`, or from nothing, with `rounds` multiply-adds a float.
+    /// Queues a layer's work: `out` from `input`, or from nothing, with `rounds` multiply-adds per float.
     ///
     /// # Errors
     /// As [`Kernels::fill`].
@@ -179,7 +180,7 @@ impl Kernels {
             .map_err(while_doing("computing a layer"))
     }
 
-    /// A buffer of another device, or of the simulated one, has an address that means nothing here.
+    /// Refuses a buffer of another device or the simulated one, whose address means nothing here.
     fn own<T: Element>(&self, buffer: &Buffer<T>) -> Result<(), GpuError> {
         let theirs = buffer.allocator().ok();
         let theirs = theirs.as_ref().and_then(|allocator| allocator.device().cuda_context());
@@ -194,8 +195,8 @@ impl Kernels {
     fn launch(&self, function: sys::CUfunction, stream: Stream, args: &mut [*mut c_void]) -> Result<(), DriverError> {
         self.context.bind_to_thread()?;
         let stream = stream.0 as sys::CUstream;
-        // SAFETY: a buffer's stream outlives it; `function` belongs to a module of this object; `args` points to as many values, of the widths, as the
-        // kernel's parameter list has, and the driver copies them before it returns.
+        // SAFETY: a buffer's stream outlives it; `function` belongs to a module of this object; `args` has as many values, of the
+        // same widths, as the kernel has parameters, and the driver copies them before it returns.
         unsafe { result::launch_kernel(function, (GRID, 1, 1), (BLOCK, 1, 1), 0, stream, args) }
     }
 }
@@ -206,7 +207,7 @@ fn arg<T>(value: &mut T) -> *mut c_void {
 
 impl Drop for Kernels {
     fn drop(&mut self) {
-        // A context that is broken or gone has freed all of this already; there is no one to tell.
+        // A context that is broken or gone has freed all of this already.
         if self.synchronize().is_err() {
             return;
         }
@@ -221,28 +222,28 @@ impl Drop for Kernels {
     }
 }
 
-/// Whether NVIDIA's driver library is on this machine, in whatever state.
+/// Checks whether NVIDIA's driver library is on this machine, working or not.
 pub(crate) fn driver_present() -> bool {
-    // SAFETY: loads a shared library by name; the driver's initialisers are trusted as the driver is.
+    // SAFETY: this loads a shared library by name; the driver's initialisers are as trusted as the driver.
     unsafe { sys::is_culib_present() }
 }
 
-/// Whether a run without a wish for a device gets the simulated one: people do where NVIDIA's driver is not installed, and read
-/// that it is simulated; programs never do.
+/// Checks whether a run without a chosen device gets the simulated one. People get it where NVIDIA's driver is not installed,
+/// and read that it is simulated. Programs never get it.
 pub(crate) fn may_simulate(for_programs: bool) -> bool {
     !for_programs && !driver_present()
 }
 
-/// The driver's own allocators: `cuMemAlloc`, and the device's stream-ordered pool, which keeps what it has.
+/// The driver's own allocators: `cuMemAlloc`, and the device's stream-ordered pool, set to keep its memory.
 #[derive(Debug)]
 pub(crate) struct DriverMemory {
     context: Arc<CudaContext>,
-    /// Null when only `cuMemAlloc` is used.
+    /// Null if only `cuMemAlloc` is used.
     pool: sys::CUmemoryPool,
 }
 
 impl DriverMemory {
-    /// With the pool's peaks set back when it is to be used.
+    /// Binds the context and, if the pool is used, resets the pool's peaks.
     pub(crate) fn new(context: &Arc<CudaContext>, pool: bool) -> Result<DriverMemory, GpuError> {
         use sys::CUmemPool_attribute::{
             CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
@@ -292,7 +293,7 @@ impl DriverMemory {
         unsafe { result::free_async(addr, stream.0 as sys::CUstream) }.map_err(while_doing("cuMemFreeAsync"))
     }
 
-    /// Most bytes of the pool that were in use, and most that it took from the device, since `new`.
+    /// Returns the peak bytes of the pool in use, and the peak bytes it took from the device, since `new`.
     pub(crate) fn pool_peaks(&self) -> Result<(u64, u64), GpuError> {
         use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, CU_MEMPOOL_ATTR_USED_MEM_HIGH};
         let ask = |attribute| {
@@ -318,7 +319,7 @@ impl DriverMemory {
 impl Drop for DriverMemory {
     fn drop(&mut self) {
         if !self.pool.is_null() && self.synchronize().is_ok() {
-            // SAFETY: the device's pool. What fails here shows at the next use of the device.
+            // SAFETY: the device's pool. A failure here is reported by the next use of the device.
             let _ = unsafe { result::mem_pool::trim_to(self.pool, 0) };
         }
     }

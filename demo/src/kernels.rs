@@ -1,6 +1,6 @@
 //! The committed PTX of `kernels/`, embedded.
 
-/// One kernel: its PTX and its entry's name.
+/// A kernel: its PTX and the name of its entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     /// PTX 8.0 for compute_70.
@@ -54,7 +54,7 @@ mod tests {
 
     /// Older drivers refuse newer PTX, and newer targets refuse older cards.
     #[test]
-    fn ptx_runs_from_volta_and_r525_on() {
+    fn ptx_runs_on_volta_and_r525() {
         for kernel in [FILL, CHECK, WORK] {
             assert!(
                 kernel.ptx.contains(&format!(".visible .entry {}(", kernel.entry)),
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// A source or PTX changed without `kernels/build.py` no longer matches the lock that it writes.
+    /// A source or PTX that was changed without `kernels/build.py` does not match the lock that it writes.
     #[test]
     fn ptx_belongs_to_its_source() {
         let headers: Vec<_> = files("cuh").iter().map(|p| std::fs::read(p).unwrap()).collect();

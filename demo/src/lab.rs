@@ -1,4 +1,4 @@
-//! A device with an allocator on it, and memory whose contents can be told apart.
+//! A device with an allocator on it, and blocks whose contents can be checked.
 
 use std::time::Instant;
 
@@ -9,24 +9,24 @@ use gpumem_channel::DeviceKind;
 
 use crate::args::{DeviceChoice, RunArgs};
 use crate::budget::{USUAL_BUDGET, budget, simulated_budget};
-use crate::conf::{Segments, is_of_publishing, told};
+use crate::conf::{Segments, allocator_config, has_only_publishing_options};
 use crate::error::DemoError;
 use crate::gpu::{self, Kernels};
 use crate::pattern::Checked;
 use crate::protocol::{OutOfMemory, Phase, Stats};
-use crate::stamp;
+use crate::sim_pattern;
 
-/// What memory a demo has, and what of its user's configuration counts.
+/// How a demo's memory is set up, and which of the user's options apply.
 #[derive(Clone, Copy, Debug)]
-pub enum Room {
-    /// What a training program has: plain segments within the whole budget, unless its user says otherwise.
+pub enum MemoryPlan {
+    /// As for a training program: plain segments within the whole budget, unless the user configures otherwise.
     Program,
-    /// Virtual segments within so many bytes of the budget, and no release of the cache by itself. Of the configuration only what
-    /// is about publishing counts.
+    /// Virtual segments within the given bytes of the budget, and no release of the cache by itself. Only the user's options
+    /// about publishing apply.
     Full(fn(u64) -> u64),
-    /// What a recorded program has: the whole device, unless its user says less. No kernels are loaded.
+    /// As for a recorded program: the whole device, unless the user limits it. No kernels are loaded.
     Device {
-        /// In place of what the configuration says.
+        /// Overrides the configuration.
         segments: Option<Segments>,
     },
 }
@@ -41,24 +41,24 @@ pub(crate) struct Lab {
     notes: Vec<Note>,
 }
 
-/// A block filled with a pattern of its own.
+/// A block filled with its own pattern.
 pub(crate) struct Block {
     buffer: Buffer<u64>,
     seed: u64,
 }
 
-/// How a request ended.
+/// The result of a request.
 pub(crate) enum Request {
-    /// It got a block, which is filled with its pattern.
+    /// The block, filled with its pattern.
     Served(Block),
     /// It did not fit.
     Failed(OutOfMemory),
 }
 
-/// Floats that layers compute on.
+/// The floats that layers compute on.
 pub(crate) type Tensor = Buffer<f32>;
 
-/// What was wanted, or that memory was too short for it.
+/// The result of an allocation that may find too little memory.
 pub(crate) enum Want<T> {
     Got(T),
     Short,
@@ -69,8 +69,13 @@ fn while_doing(doing: &'static str) -> impl FnOnce(Error) -> DemoError {
 }
 
 impl Lab {
-    pub(crate) fn open(args: &RunArgs, room: Room, label: String) -> Result<Lab, DemoError> {
-        if matches!(room, Room::Full(_)) && args.conf.as_ref().is_some_and(|conf| !is_of_publishing(conf)) {
+    pub(crate) fn open(args: &RunArgs, plan: MemoryPlan, label: String) -> Result<Lab, DemoError> {
+        if matches!(plan, MemoryPlan::Full(_))
+            && args
+                .conf
+                .as_ref()
+                .is_some_and(|conf| !has_only_publishing_options(conf))
+        {
             return Err(DemoError::Argument {
                 argument: "--conf",
                 reason: "publish, job, history and monitor are all that this demo takes: what it shows depends on its own sizes, segments and \
@@ -78,7 +83,7 @@ impl Lab {
                     .to_owned(),
             });
         }
-        let whole = matches!(room, Room::Device { .. });
+        let whole = matches!(plan, MemoryPlan::Device { .. });
         let device = match args.device.unwrap_or_default() {
             DeviceChoice::Sim => device::sim(SimConfig::default()),
             DeviceChoice::Auto if whole && gpu::may_simulate(args.json && !args.steer) => {
@@ -87,48 +92,48 @@ impl Lab {
             DeviceChoice::Auto => open_cuda(0)?,
             DeviceChoice::Cuda(ordinal) => open_cuda(ordinal)?,
         };
-        // Before the budget: the kernels take a little of the memory that is counted.
+        // The kernels are loaded before the budget is computed, because they take some of the free memory.
         let context = device.cuda_context().filter(|_| !whole);
         let gpu = context.map(Kernels::new).transpose()?;
         let memory = device
             .memory()
             .map_err(|e| while_doing("asking for free memory")(e.into()))?;
-        let budget = match (device.as_sim(), room) {
-            (_, Room::Device { .. }) => memory.free,
+        let budget = match (device.as_sim(), plan) {
+            (_, MemoryPlan::Device { .. }) => memory.free,
             (None, _) => budget(args.budget, memory.free)?,
-            (Some(_), Room::Full(_)) => simulated_budget(args.budget, USUAL_BUDGET, memory.total)?,
-            // Simulated memory costs nothing, and a card that is mostly in use is worth looking at.
-            (Some(_), Room::Program) => simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
+            (Some(_), MemoryPlan::Full(_)) => simulated_budget(args.budget, USUAL_BUDGET, memory.total)?,
+            // Simulated memory costs nothing, and a device that is mostly in use is more interesting to watch.
+            (Some(_), MemoryPlan::Program) => simulated_budget(args.budget, memory.total / 16 * 15, memory.total)?,
         };
-        let segments = match room {
-            Room::Device { segments } => segments,
-            Room::Program | Room::Full(_) => None,
+        let segments = match plan {
+            MemoryPlan::Device { segments } => segments,
+            MemoryPlan::Program | MemoryPlan::Full(_) => None,
         };
-        let told = told(args.conf.as_ref(), segments, args.channel_dir.clone(), label)?;
-        let config = match room {
-            // What it shows depends on sizes, segments and budget: of those nothing is taken, of the environment's neither.
-            Room::Full(bytes) => Config {
+        let config = allocator_config(args.conf.as_ref(), segments, args.channel_dir.clone(), label)?;
+        let config = match plan {
+            // What the demo shows depends on sizes, segments and budget, so neither the configuration nor the environment sets them.
+            MemoryPlan::Full(bytes) => Config {
                 budget: Some(bytes(budget)),
                 segments: SegmentMode::Virtual,
                 release_on_oom: false,
-                publish: told.publish,
-                history: told.history,
-                monitor: told.monitor,
-                notes: told.notes,
+                publish: config.publish,
+                history: config.history,
+                monitor: config.monitor,
+                notes: config.notes,
                 ..Config::default()
             },
-            // Stitched memory would hardly fragment.
-            Room::Program => Config {
-                segments: match told.segments {
+            // With stitched segments memory would hardly fragment.
+            MemoryPlan::Program => Config {
+                segments: match config.segments {
                     SegmentMode::Auto => SegmentMode::Plain,
                     segments => segments,
                 },
-                budget: told.budget.into_iter().chain([budget]).min(),
-                ..told
+                budget: config.budget.into_iter().chain([budget]).min(),
+                ..config
             },
-            Room::Device { .. } => Config {
-                budget: args.budget.or(told.budget),
-                ..told
+            MemoryPlan::Device { .. } => Config {
+                budget: args.budget.or(config.budget),
+                ..config
             },
         };
         let notes = config.without_effect();
@@ -136,9 +141,9 @@ impl Lab {
             Error::Config { .. } => DemoError::Settings(error),
             error => while_doing("setting up the allocator")(error),
         })?;
-        let limit = match room {
-            Room::Program | Room::Device { .. } => allocator.budget(),
-            Room::Full(_) => Some(budget),
+        let limit = match plan {
+            MemoryPlan::Program | MemoryPlan::Device { .. } => allocator.budget(),
+            MemoryPlan::Full(_) => Some(budget),
         };
         Ok(Lab {
             device,
@@ -158,17 +163,17 @@ impl Lab {
         &self.allocator
     }
 
-    /// Bytes the demo plans with.
+    /// Returns the bytes that the demo scales its sizes to.
     pub(crate) fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// Bytes the demo will not exceed; `None`: it may take all there is.
+    /// Returns the bytes that the demo will not exceed, or `None` if it may take all there is.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limit
     }
 
-    /// What of the allocator's options has no effect.
+    /// Returns notes on options of the allocator that have no effect.
     pub(crate) fn notes(&self) -> &[Note] {
         &self.notes
     }
@@ -181,12 +186,13 @@ impl Lab {
         self.device.info().kind == DeviceKind::Simulated
     }
 
-    /// Path of the channel, if there is one.
+    /// Returns the path of the channel, if there is one.
     pub(crate) fn channel(&self) -> Option<String> {
         self.allocator.channel().ok().map(|path| path.display().to_string())
     }
 
-    /// A block of `bytes`, filled with its pattern. Its seed is its address and size, so no two live blocks share one.
+    /// Allocates a block of `bytes` and fills it with its pattern. The seed is made of address and size, so no two live blocks
+    /// share one.
     pub(crate) fn block(&self, bytes: u64) -> Result<Block, DemoError> {
         match self.request(bytes)? {
             Request::Served(block) => Ok(block),
@@ -194,13 +200,13 @@ impl Lab {
         }
     }
 
-    /// Asks for a block of `bytes`, which may not fit.
+    /// Requests a block of `bytes`, which may not fit.
     pub(crate) fn request(&self, bytes: u64) -> Result<Request, DemoError> {
         match self.allocator.alloc::<u64>((bytes / 8) as usize, Stream::DEFAULT) {
             Ok(buffer) => {
                 let seed = buffer.device_ptr() ^ bytes.rotate_left(40);
                 let mut block = Block { buffer, seed };
-                self.stamp(&mut block)?;
+                self.fill(&mut block)?;
                 Ok(Request::Served(block))
             }
             Err(Error::OutOfMemory(report)) => Ok(Request::Failed(OutOfMemory::from(&*report))),
@@ -209,16 +215,16 @@ impl Lab {
     }
 
     /// Fills a block with its pattern.
-    pub(crate) fn stamp(&self, block: &mut Block) -> Result<(), DemoError> {
-        self.lend(block, block.buffer.bytes(), block.seed)
+    pub(crate) fn fill(&self, block: &mut Block) -> Result<(), DemoError> {
+        self.fill_prefix(block, block.buffer.bytes(), block.seed)
     }
 
-    /// Lets a temporary of `bytes` use the front of a block: fills that with a pattern of its own. (The simulated device
+    /// Fills the first `bytes` of a block with the pattern of `seed`, as a temporary in a workspace would. (The simulated device
     /// fills the whole block.)
-    pub(crate) fn lend(&self, block: &mut Block, bytes: u64, seed: u64) -> Result<(), DemoError> {
+    pub(crate) fn fill_prefix(&self, block: &mut Block, bytes: u64, seed: u64) -> Result<(), DemoError> {
         match &self.gpu {
             Some(gpu) => Ok(gpu.fill(&mut block.buffer, bytes, seed)?),
-            None => stamp::write(&mut block.buffer, seed).map_err(while_doing("filling a block")),
+            None => sim_pattern::write(&mut block.buffer, seed).map_err(while_doing("filling a block")),
         }
     }
 
@@ -226,11 +232,11 @@ impl Lab {
     pub(crate) fn check(&self, block: &Block) -> Result<Checked, DemoError> {
         match &self.gpu {
             Some(gpu) => Ok(gpu.check(&block.buffer, block.seed)?),
-            None => stamp::check(&block.buffer, block.seed).map_err(while_doing("checking a block")),
+            None => sim_pattern::check(&block.buffer, block.seed).map_err(while_doing("checking a block")),
         }
     }
 
-    /// Who compares, for people.
+    /// Returns who compares patterns, as text.
     pub(crate) fn checker(&self) -> &'static str {
         if self.gpu.is_some() {
             "by a kernel on the GPU"
@@ -239,7 +245,7 @@ impl Lab {
         }
     }
 
-    /// A tensor of `bytes`, if memory allows it now.
+    /// Allocates a tensor of `bytes`, if there is enough memory.
     pub(crate) fn want(&self, bytes: u64) -> Result<Want<Tensor>, DemoError> {
         match self.allocator.alloc::<f32>((bytes / 4) as usize, Stream::DEFAULT) {
             Ok(tensor) => Ok(Want::Got(tensor)),
@@ -248,13 +254,13 @@ impl Lab {
         }
     }
 
-    /// A tensor of `bytes`.
+    /// Allocates a tensor of `bytes`.
     pub(crate) fn tensor(&self, bytes: u64) -> Result<Tensor, DemoError> {
         let tensor = self.allocator.alloc::<f32>((bytes / 4) as usize, Stream::DEFAULT);
         tensor.map_err(while_doing("allocating the model's weights"))
     }
 
-    /// Computes `out` from `input`, or from nothing, as a layer would. On the simulated device nothing computes.
+    /// Computes `out` from `input`, or from nothing, as a layer would. The simulated device computes nothing.
     pub(crate) fn compute(&self, out: &Tensor, input: Option<&Tensor>, rounds: u32) -> Result<(), DemoError> {
         let Some(gpu) = &self.gpu else { return Ok(()) };
         Ok(gpu.work(out, input, rounds)?)
@@ -265,7 +271,7 @@ impl Lab {
         Ok(self.gpu.as_ref().map_or(Ok(()), Kernels::synchronize)?)
     }
 
-    /// Gives all unused memory back to the driver; the bytes that came free.
+    /// Returns all unused memory to the driver, and the number of bytes released.
     pub(crate) fn release(&self) -> Result<u64, DemoError> {
         self.allocator
             .release_cached()
@@ -278,12 +284,12 @@ impl Lab {
             .map_err(while_doing("joining the holes"))
     }
 
-    /// Marks the timeline.
+    /// Puts a mark into the timeline.
     pub(crate) fn mark(&self, name: &str) {
         self.allocator.mark(name);
     }
 
-    /// Does something and says how long that took; of the simulated device, how long it would take on a real one.
+    /// Runs `doing` and says how long it took, or would have taken on a real device if this one is simulated.
     pub(crate) fn timed<T>(&self, doing: impl FnOnce(&Lab) -> Result<T, DemoError>) -> Result<(T, String), DemoError> {
         let modelled = || self.device.as_sim().map(|sim| sim.modelled_ns());
         let (began, model) = (Instant::now(), modelled());
@@ -298,7 +304,7 @@ impl Lab {
         Ok((done, time))
     }
 
-    /// The figures at the end of a phase.
+    /// Returns the figures at the end of a phase.
     pub(crate) fn phase(&self, name: &str) -> Phase {
         let all = self.allocator.stats().all();
         Phase {
@@ -308,7 +314,7 @@ impl Lab {
         }
     }
 
-    /// The figures now.
+    /// Returns the current figures.
     pub(crate) fn stats(&self) -> Stats {
         let device = self.allocator.stats();
         let all = device.all();

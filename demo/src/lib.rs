@@ -1,10 +1,11 @@
 //! Workloads that create and fix GPU memory problems.
 //!
-//! A demo is a process of its own that publishes like any other program; the dashboard starts it as a child, steers it
-//! through [`protocol`], and looks at it through its channel. [`Demo`] is what a demo is; `demos/mod.rs` has the list of them, and says
-//! how to add one.
+//! A demo is a separate process that publishes like any other program. The dashboard starts it as a child, steers it through
+//! [`protocol`], and watches it through its channel. [`Demo`] is the trait of demos; `demos/mod.rs` has their list, and says how
+//! to add one.
 
 mod args;
+mod blocking;
 mod budget;
 mod conf;
 mod control;
@@ -18,18 +19,18 @@ mod list;
 mod output;
 mod pace;
 mod paragraph;
-mod patient;
 mod pattern;
 mod process;
 pub mod protocol;
 pub mod replay;
 mod run;
+mod sim_pattern;
 mod stage;
-mod stamp;
 pub mod trace;
 mod values;
 
 pub use args::{DeviceChoice, RunArgs};
+pub use blocking::{BlockingWriter, stdout};
 pub use budget::{BudgetError, MIN_BUDGET};
 pub use conf::{Conf, ConfParser, Segments, publishes};
 pub use control::End;
@@ -37,10 +38,9 @@ pub use demo::{Chosen, Demo, Entry};
 pub use demos::*;
 pub use error::{DemoError, Ended, exit_code};
 pub use gpu::{GpuError, Kernels};
-pub use lab::Room;
+pub use lab::MemoryPlan;
 pub use list::list;
 pub use pace::{Pace, Speed};
-pub use patient::{Patient, stdout};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;
 pub use run::{check, main, run};

@@ -1,4 +1,4 @@
-//! Which demos there are, and the subcommands of their names.
+//! The list of demos, and their subcommands.
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, Error, FromArgMatches, Subcommand};
@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command, Error, FromArgMatches, Subcommand};
 use crate::demo::{Chosen, Entry};
 use crate::demos::LIST;
 
-/// The demos of `gpumem-tui demo`, in the order of a list.
+/// Returns the demos of `gpumem-tui demo`, in the order of the list.
 pub fn list() -> impl Iterator<Item = Entry> {
     LIST.iter().copied().filter(Entry::listed)
 }

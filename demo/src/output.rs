@@ -1,4 +1,4 @@
-//! Writes what a demo says: JSON lines for programs, text for people.
+//! Writes the output of a demo: JSON lines for programs, text for people.
 
 use std::io::Write;
 
@@ -8,17 +8,17 @@ use crate::error::DemoError;
 use crate::paragraph::{WIDTH, paragraph};
 use crate::protocol::{Body, Line, Outcome, Start, Step};
 
-/// Width of the narrowest terminal that text is wrapped for: few words are longer.
+/// The narrowest width that text is wrapped at. Few words are longer.
 const LEAST: usize = 20;
-/// How far text is indented.
+/// The indent of text, in columns.
 const INDENT: usize = 6;
 
-/// Where a demo's lines go. Each is flushed: a reader sees a step when it is done.
+/// Writes a demo's lines. Each is flushed, so that a reader sees a step as soon as it is done.
 pub(crate) struct Output<'a> {
     out: &'a mut dyn Write,
     demo: &'a str,
     json: bool,
-    /// What text is wrapped at; terminals change their size.
+    /// Returns the current width to wrap at, because terminals are resized.
     width: fn() -> usize,
 }
 
@@ -40,13 +40,13 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The width to wrap at on stdout.
+/// Returns the width to wrap at on stdout.
 pub(crate) fn width_of_stdout() -> usize {
-    // An error where it is no terminal.
+    // This fails if stdout is not a terminal.
     width_in(rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col))
 }
 
-/// The width to wrap at in a terminal of so many columns; 0: it does not tell, or is none.
+/// Returns the width to wrap at in a terminal of `columns`; 0 stands for an unknown width or no terminal.
 fn width_in(columns: u16) -> usize {
     match columns {
         0 => WIDTH,
@@ -60,7 +60,7 @@ fn text(body: &Body, width: usize) -> String {
         Body::Step(step) => step_text(step, width),
         Body::Notice { message } => format!("note: {message}\n"),
         Body::Result { result } => result_text(result, width),
-        // People read errors on stderr, where the program that embeds this library prints them.
+        // The program that embeds this library prints errors on stderr.
         Body::Error { .. } => String::new(),
     }
 }
@@ -145,7 +145,7 @@ fn result_text(result: &Outcome, width: usize) -> String {
     text
 }
 
-/// A paragraph of a step, if there is anything in it.
+/// Adds a paragraph of a step, unless it is empty.
 fn wrap(words: &str, width: usize, text: &mut String) {
     if !words.trim().is_empty() {
         paragraph(text, &" ".repeat(INDENT), words, width);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_wrapped_and_loses_no_word() {
+    fn wrapped_text_loses_no_word() {
         let words = "seven words of a rather long sentence ".repeat(12);
         for width in [LEAST, 80, WIDTH] {
             let mut text = String::new();
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_as_wide_as_the_terminal_within_reason() {
+    fn text_is_as_wide_as_the_terminal_within_limits() {
         let widths = [0, 1, 20, 80, 100, 101, u16::MAX].map(width_in);
         assert_eq!(widths, [100, 20, 20, 80, 100, 100, 100]);
     }
 
     #[test]
-    fn a_damaged_pattern_is_said_loudly() {
+    fn damaged_pattern_is_reported_in_capitals() {
         let damaged = Outcome {
             patterns_verified: Some(false),
             reserved_at_end: 5,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_is_said_first() {
+    fn simulated_is_in_the_first_line() {
         let start = Start {
             device: "Device".into(),
             simulated: true,

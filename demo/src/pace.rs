@@ -1,29 +1,29 @@
-//! How fast a live replay goes, and what its user may say about it.
+//! The speed of a live replay, and the commands that change it.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The fastest that doubling and halving get to: beyond it there is nothing more to see than at as fast as it goes.
+/// The highest speed that doubling reaches before full speed. Beyond it there is nothing more to see.
 const MOST: u32 = 1_000_000;
 
-/// How fast operations follow each other.
+/// The speed of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
-    /// So many a second.
+    /// Operations per second.
     PerSecond(NonZeroU32),
-    /// As fast as it goes.
+    /// Full speed.
     Max,
 }
 
 impl Speed {
-    /// A trace of so many operations in a minute.
+    /// Returns the speed at which a trace of `operations` takes a minute.
     pub(crate) fn in_a_minute(operations: usize) -> Speed {
         let per_second = u32::try_from(operations.div_ceil(60)).unwrap_or(u32::MAX);
         Speed::per_second(per_second)
     }
 
-    /// Twice as fast. `reached`: operations a second, where it goes as fast as it can.
+    /// Returns twice the speed. `reached` is the measured speed of a replay at full speed.
     pub(crate) fn faster(self, reached: Option<u32>) -> Speed {
         match self {
             Speed::PerSecond(n) if reached.is_none() && n.get() <= MOST / 2 => Speed::per_second(n.get() * 2),
@@ -31,7 +31,7 @@ impl Speed {
         }
     }
 
-    /// Half as fast: as it goes, where that is slower than it should.
+    /// Returns half the speed; half the measured one if that is lower.
     pub(crate) fn slower(self, reached: Option<u32>) -> Speed {
         let wanted = match self {
             Speed::PerSecond(n) => n.get(),
@@ -40,7 +40,7 @@ impl Speed {
         Speed::per_second((wanted.min(reached.unwrap_or(wanted)) / 2).clamp(1, MOST))
     }
 
-    /// 0 is no speed.
+    /// Returns a speed of `n` operations per second, or full speed for 0.
     fn per_second(n: u32) -> Speed {
         NonZeroU32::new(n).map_or(Speed::Max, Speed::PerSecond)
     }
@@ -62,26 +62,26 @@ impl FromStr for Speed {
         if text == "max" {
             return Ok(Speed::Max);
         }
-        let wanted = || format!("{text:?} is no speed: say max, or how many operations a second, at least 1");
+        let wanted = || format!("{text:?} is not a speed: say max, or how many operations a second, at least 1");
         text.parse().map(Speed::PerSecond).map_err(|_| wanted())
     }
 }
 
-/// What can be said to a live replay.
+/// A command for a live replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Go at this speed.
     Speed(Speed),
-    /// Twice as fast; beyond a million operations a second, or what can be kept: as fast as it goes.
+    /// Double the speed; full speed beyond a million operations a second or what can be kept.
     Faster,
-    /// Half as fast.
+    /// Halve the speed.
     Slower,
-    /// Stand still, or go on.
+    /// Pause, or go on.
     Pause,
 }
 
 impl Pace {
-    /// Reads the words of a line; `None` when they are about something else.
+    /// Parses the words of a line; `None` for other commands.
     pub(crate) fn parse(words: &[&str]) -> Option<Pace> {
         match words {
             ["speed", speed] => speed.parse().ok().map(Pace::Speed),
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speeds_are_read_doubled_and_halved() {
+    fn speeds_are_parsed_doubled_and_halved() {
         let speed = |text: &str| text.parse::<Speed>().unwrap();
         assert_eq!((speed("max"), speed("250").to_string()), (Speed::Max, "250".to_owned()));
         for bad in ["", "0", "-1", "fast", "1.5", "5000000000"] {
@@ -123,7 +123,7 @@ mod tests {
             ("500001", None, "250000", "max"),
             ("4000000000", None, "1000000", "max"),
             ("max", None, "1000000", "max"),
-            // What it goes at counts, and not what it should.
+            // The measured speed counts, not the requested one.
             ("900", Some(300), "150", "max"),
             ("max", Some(90_000), "45000", "max"),
             ("max", Some(9_000_000), "1000000", "max"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood_again() {
+    fn commands_round_trip_through_text() {
         for line in ["speed 20", "speed max", "faster", "slower", "pause"] {
             let words: Vec<&str> = line.split(' ').collect();
             assert_eq!(Pace::parse(&words).unwrap().to_string(), line);

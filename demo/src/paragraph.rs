@@ -1,9 +1,9 @@
-//! Text in lines of a width.
+//! Wraps text.
 
-/// Width that text is wrapped at where no terminal is narrower.
+/// The width that text is wrapped at unless the terminal is narrower.
 pub(crate) const WIDTH: usize = 100;
 
-/// Wraps words behind a label, with the lines below indented as far.
+/// Wraps words behind a label and indents the following lines by its width.
 pub(crate) fn paragraph(text: &mut String, label: &str, words: &str, width: usize) {
     text.push_str(label);
     let mut column = label.len();

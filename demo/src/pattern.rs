@@ -1,6 +1,6 @@
-//! The pattern that the kernels write and check, as the host computes it (`kernels/pattern.cuh` is its twin).
+//! The pattern that the kernels write and check, as the host computes it. `kernels/pattern.cuh` has the same function.
 
-/// The word at `index` of a range filled with `seed`: SplitMix64's output function.
+/// Returns the word at `index` of a range filled with `seed`: SplitMix64's output function.
 pub fn pattern(seed: u64, index: u64) -> u64 {
     let z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -8,24 +8,24 @@ pub fn pattern(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a check of a range found.
+/// The result of checking a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Words compared.
     pub words: u64,
-    /// Words that were not what they should be.
+    /// Words that differ from the pattern.
     pub mismatches: u64,
-    /// Index of the first of them.
+    /// Index of the first word that differs.
     pub first: Option<u64>,
 }
 
 impl Checked {
-    /// Whether every word was what it should be.
+    /// Checks whether every word equals the pattern.
     pub fn intact(&self) -> bool {
         self.mismatches == 0
     }
 
-    /// Both checks together; `first` stays that of the first range that had one.
+    /// Adds up two checks; `first` is that of the first range with a mismatch.
     pub fn and(self, other: Checked) -> Checked {
         Checked {
             words: self.words + other.words,
@@ -41,7 +41,7 @@ mod tests {
 
     /// The first outputs of SplitMix64 seeded with 1234567, from its reference implementation.
     #[test]
-    fn the_pattern_is_splitmix64() {
+    fn pattern_is_splitmix64() {
         let expected: [u64; 3] = [6457827717110365317, 3203168211198807973, 9817491932198370423];
         for (index, word) in expected.into_iter().enumerate() {
             assert_eq!(pattern(1234567, index as u64), word);

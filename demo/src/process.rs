@@ -1,9 +1,9 @@
-//! What ties a demo's process to the one that started it.
+//! Ends a demo's process with the process that started it.
 
-/// Why a child could not be tied to its parent.
+/// Why the death of the parent cannot end this process.
 #[derive(Debug, thiserror::Error)]
 pub enum TieError {
-    /// The parent was gone already.
+    /// The parent is gone already.
     #[error("the process that started this demo is gone")]
     ParentGone,
     /// The kernel refused.
@@ -13,10 +13,10 @@ pub enum TieError {
 
 /// Asks the kernel to kill this process when its parent dies, so that a killed dashboard leaves no memory held.
 ///
-/// The kernel means the parent's *thread* that started this process: a parent starts demos from a thread that lives as
-/// long as it wants them. `parent` is the parent's id as it told it (a parent that died before this call was replaced
-/// by another one, whose death would mean nothing); without it the id before and after the call are compared, and a
-/// still earlier death shows as the end of stdin.
+/// The kernel watches the *thread* of the parent that started this process, so a parent starts demos from a thread that lives
+/// as long as they should. `parent` is the parent's id as the parent passed it: if the parent died before this call, another
+/// process has taken its place, whose death means nothing. Without it the ids before and after the call are compared, and an
+/// earlier death shows as the end of stdin.
 ///
 /// # Errors
 /// When the parent is gone already, or the kernel refused.

@@ -1,22 +1,23 @@
-//! What a running demo says on stdout and hears on stdin.
+//! The lines that a running demo writes to stdout and reads from stdin.
 //!
-//! Out: one JSON object a line ([`Line`]), each with `"schema":"gpumem-demo/1"`, the demo's name and a `"type"`:
-//! `start` once, then `step` lines, `notice` for what was heard and not understood and for reports, and as the last line either
+//! Output: one JSON object per line ([`Line`]), each with `"schema":"gpumem-demo/1"`, the demo's name and a `"type"`:
+//! `start` once, then `step` lines, `notice` for invalid input and for reports, and as the last line either
 //! `result` or `error`. A demo that is told to quit, loses its parent or is stopped by a signal ends without a result.
-//! Within one schema number fields are only ever added, so a reader ignores those it does not know.
+//! Within one schema number fields are only added, so a reader ignores those it does not know.
 //!
-//! In, when steered: one [`Command`] a line: `next`, `fix NAME`, `quit`, and to a paced demo `speed N`, `speed max`, `faster`, `slower`,
-//! `pause`. `start` says by its [`Kind`] which of them the demo takes. End of input means that the parent is gone.
+//! Input, when steered: one [`Command`] per line: `next`, `fix NAME`, `quit`, and for a paced demo `speed N`, `speed max`,
+//! `faster`, `slower`, `pause`. The [`Kind`] in `start` says which of them the demo takes. End of input means that the parent
+//! is gone.
 
 use gpumem_alloc::OomReport;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::pace::Pace;
 
-/// The schema every line names. A reader refuses other ones.
+/// The schema named in every line. Readers refuse other schemas.
 pub const SCHEMA: &str = "gpumem-demo/1";
 
-/// Longest line that is read, in bytes, in either direction.
+/// The longest line in bytes, in either direction.
 pub const MAX_LINE: usize = 64 * 1024;
 
 /// One line of a demo's output.
@@ -26,7 +27,7 @@ pub struct Line {
     pub schema: String,
     /// The demo's name on the command line.
     pub demo: String,
-    /// What the line says.
+    /// The content of the line.
     #[serde(flatten)]
     pub body: Body,
 }
@@ -35,13 +36,13 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Body {
-    /// First line: what the demo runs on.
+    /// First line: the device and settings of the demo.
     Start(Start),
-    /// A step has been done; of a replay, whose steps are its passes, how far one is.
+    /// A finished step. For a replay, whose steps are its passes, the progress of one.
     Step(Box<Step>),
-    /// Something to read besides the steps, or a line of input was not understood or came at the wrong time. The demo goes on.
+    /// A report besides the steps, or an answer to an input line that was invalid or came at the wrong time. The demo goes on.
     Notice {
-        /// The text: of input what was wrong with it and what would be right.
+        /// The text. For input it says what was wrong and what is expected.
         message: String,
     },
     /// Last line of a demo that ran to its end.
@@ -51,30 +52,30 @@ pub enum Body {
     },
     /// Last line of a demo that could not go on.
     Error {
-        /// What failed and what the user can do.
+        /// What failed, and what the user can do.
         message: String,
         /// The exit code that follows.
         exit_code: u8,
     },
 }
 
-/// What a demo runs on.
+/// The device and settings of a demo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Start {
     /// The demo's process id, by which its channel is found.
     pub pid: u32,
-    /// Path of the channel it publishes; `None` when publishing did not work or was not wanted.
+    /// Path of the channel; `None` if publishing failed or is off.
     pub channel: Option<String>,
     /// The device's marketing name.
     pub device: String,
-    /// True on the simulated device: whoever shows a figure of this run labels it SIMULATED.
+    /// True on the simulated device. Every figure of this run must then be labelled SIMULATED.
     pub simulated: bool,
-    /// Bytes of device memory the demo will not exceed; `None`: a replay that may take all there is.
+    /// Bytes of device memory that the demo will not exceed; `None` for a replay that may take all there is.
     pub budget: Option<u64>,
-    /// Number of steps, of a replay its passes; 0 means it runs until told to quit.
+    /// Number of steps, or of passes of a replay; 0 means that it runs until told to quit.
     pub steps: u64,
-    /// When the demo goes on. `None`: an older demo that does not say, or a kind that its reader does not know.
+    /// When the demo goes on. `None` for an older demo that does not say, or a kind that this reader does not know.
     #[serde(deserialize_with = "known_kind")]
     pub kind: Option<Kind>,
 }
@@ -85,7 +86,7 @@ pub struct Start {
 pub enum Kind {
     /// At each `next`, or `fix NAME` where a fix can be chosen.
     Stepped,
-    /// By itself, as fast as it is told: it takes the commands of [`Pace`].
+    /// By itself, at a speed that the commands of [`Pace`] set.
     Paced,
     /// By itself, over and over, until its last step or `quit`.
     Looping,
@@ -95,7 +96,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Kind; 3] = [Kind::Stepped, Kind::Paced, Kind::Looping];
 
-    /// As it is written.
+    /// Returns its name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Stepped => "stepped",
@@ -105,37 +106,37 @@ impl Kind {
     }
 }
 
-/// Reads a kind; whatever is none that is known reads as `None`.
+/// Reads a kind; unknown ones are read as `None`.
 fn known_kind<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Kind>, D::Error> {
     let written = serde_json::Value::deserialize(from)?;
     Ok(Kind::ALL.into_iter().find(|kind| written.as_str() == Some(kind.name())))
 }
 
-/// A step that has been done, or how far a pass of a replay is.
+/// A finished step, or the progress of a pass of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {
     /// Number of this step, from 1.
     pub step: u64,
-    /// Number of steps in all; 0 means it runs until told to quit.
+    /// Total number of steps; 0 means that it runs until told to quit.
     pub steps: u64,
     /// Stable name of the step, e.g. `free-every-other`.
     pub id: String,
-    /// One line for people.
+    /// The title, in one line.
     pub title: String,
     /// What was done and what it shows, in sentences.
     pub detail: String,
     /// The allocator's figures after the step.
     pub stats: Stats,
-    /// What `fix NAME` accepts now; empty where there is nothing to choose.
+    /// What `fix NAME` accepts now; empty if there is nothing to choose.
     pub choices: Vec<Choice>,
     /// Whether every live block held its pattern when this step checked; `None` when it did not check.
     pub verified: Option<bool>,
     /// The request that failed in this step, if one did.
     pub oom: Option<OutOfMemory>,
-    /// Within a training step: the bytes allocated at the end of each phase, in order.
+    /// The phases of a training step, in order, with the bytes allocated at the end of each.
     pub phases: Vec<Phase>,
-    /// A replay that was told to stand still, until it is told to go on.
+    /// Whether a replay is paused.
     pub halted: bool,
 }
 
@@ -143,9 +144,9 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {
-    /// Bytes the program asked for and holds.
+    /// Bytes that the program requested and holds.
     pub requested: u64,
-    /// Those after rounding.
+    /// The same after rounding.
     pub allocated: u64,
     /// Allocated, or freed with GPU work still queued on it.
     pub active: u64,
@@ -165,7 +166,7 @@ pub struct Stats {
     pub external_fragmentation: Option<f64>,
     /// 1 - requested / allocated, from 0 to 1; `None` when nothing is allocated.
     pub internal_fragmentation: Option<f64>,
-    /// Free memory of the whole device as its driver counts it; `None` when it could not be asked.
+    /// Free memory of the whole device as its driver counts it; `None` if it could not be queried.
     pub driver_free: Option<u64>,
     /// Segments held (a count).
     pub segments: u64,
@@ -177,14 +178,14 @@ pub struct Stats {
     pub retries: u64,
 }
 
-/// One fix that can be chosen.
+/// A fix that can be chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// What `fix NAME` takes.
     pub name: String,
     /// What it does and when it helps, in one line.
     pub title: String,
-    /// `next` applies it.
+    /// Whether `next` applies it.
     #[serde(default)]
     pub default: bool,
 }
@@ -193,17 +194,17 @@ pub struct Choice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutOfMemory {
-    /// Bytes asked for.
+    /// The requested bytes.
     pub requested: u64,
     /// Sum of all free blocks at that moment.
     pub free_total: u64,
-    /// Largest free block at that moment that the request could have had, if it had been large enough.
+    /// Largest free block at that moment among those that could have served the request but for their size.
     pub largest_free: u64,
     /// Bytes taken from the driver at that moment.
     pub reserved: u64,
     /// Bytes held by the program at that moment.
     pub allocated: u64,
-    /// The whole report for people, with what would have helped.
+    /// The whole report as text, with what would have helped.
     pub report: String,
 }
 
@@ -246,14 +247,14 @@ pub struct Outcome {
     pub patterns_verified: Option<bool>,
     /// Words of memory that were compared with their pattern.
     pub words_checked: u64,
-    /// Steps that were done.
+    /// Number of finished steps.
     pub steps_done: u64,
     /// Bytes still reserved after the demo freed everything; anything but 0 is a leak.
     pub reserved_at_end: u64,
 }
 
 impl Outcome {
-    /// Whether the demo showed what it promises. Decides the exit code.
+    /// Checks whether the demo showed what it promises, which decides the exit code.
     pub fn as_promised(&self) -> bool {
         self.failed_before != Some(false)
             && self.succeeded_after != Some(false)
@@ -262,7 +263,7 @@ impl Outcome {
     }
 }
 
-/// Why a line was not understood.
+/// Why a line is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
     /// Longer than [`MAX_LINE`].
@@ -271,7 +272,7 @@ pub enum ParseError {
     /// Not JSON, or JSON of another shape.
     #[error("not a line of {SCHEMA}: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Another schema.
+    /// A different schema.
     #[error("schema {0:?}, expected {SCHEMA:?}: the demo and its reader are of different versions")]
     Schema(String),
     /// A command that does not exist.
@@ -280,7 +281,7 @@ pub enum ParseError {
 }
 
 impl Line {
-    /// A line of `demo`.
+    /// Creates a line of `demo`.
     pub fn new(demo: &str, body: Body) -> Line {
         Line {
             schema: SCHEMA.to_owned(),
@@ -289,10 +290,10 @@ impl Line {
         }
     }
 
-    /// Reads one line. Texts in it are as the writer sent them: clean them before they reach a terminal.
+    /// Parses one line. Its texts are as the writer sent them: clean them before they reach a terminal.
     ///
     /// # Errors
-    /// When it is too long, no such JSON, or of another schema.
+    /// When it is too long, not such JSON, or of another schema.
     pub fn parse(line: &str) -> Result<Line, ParseError> {
         if line.len() > MAX_LINE {
             return Err(ParseError::TooLong(line.len()));
@@ -305,24 +306,24 @@ impl Line {
     }
 }
 
-/// One line of input of a steered demo.
+/// An input line of a steered demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Do the next step.
     Next,
     /// Apply the fix of this name.
     Fix(String),
-    /// How fast a replay goes on.
+    /// Change the speed of a replay.
     Pace(Pace),
     /// Free everything and end.
     Quit,
 }
 
 impl Command {
-    /// Reads one line.
+    /// Parses one line.
     ///
     /// # Errors
-    /// When it is no command; the message is for the sender.
+    /// When it is not a command; the message is for the sender.
     pub fn parse(line: &str) -> Result<Command, ParseError> {
         let words: Vec<&str> = line.split_whitespace().take(3).collect();
         match words[..] {

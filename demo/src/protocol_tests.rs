@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// The bytes on the wire are an interface: a change here other than a field more is a change of schema.
+/// The bytes of a line are an interface. Any change other than a new field is a change of schema.
 #[test]
-fn a_step_line_is_these_bytes() {
+fn step_line_is_these_bytes() {
     let step = Step {
         step: 3,
         steps: 7,
@@ -32,7 +32,7 @@ fn a_step_line_is_these_bytes() {
 }
 
 #[test]
-fn every_kind_of_line_survives_the_way() {
+fn every_kind_of_line_round_trips() {
     let outcome = Outcome {
         failed_before: Some(true),
         fix: Some("remap".into()),
@@ -60,9 +60,9 @@ fn every_kind_of_line_survives_the_way() {
     }
 }
 
-/// Every field that is written is documented, and by this name.
+/// Every field is documented by its name in JSON.
 #[test]
-fn the_documentation_names_every_field() {
+fn documentation_names_every_field() {
     let all = include_str!("../../src/tui/JSON.md");
     let section = all.split_once("# `gpumem-tui demo NAME").unwrap().1;
     let step = Step {
@@ -95,13 +95,13 @@ fn the_documentation_names_every_field() {
 }
 
 #[test]
-fn a_reader_takes_fields_it_does_not_know_and_misses_none_it_needs() {
+fn unknown_and_missing_fields_are_accepted() {
     let newer = r#"{"schema":"gpumem-demo/1","demo":"d","type":"step","step":1,"colour":"blue"}"#;
     assert!(matches!(Line::parse(newer).unwrap().body, Body::Step(s) if s.step == 1));
 }
 
 #[test]
-fn a_kind_is_read_by_its_name_and_whatever_else_is_there_is_none() {
+fn unknown_kind_is_read_as_none() {
     let kind = |written: &str| {
         let line = format!(r#"{{"schema":"gpumem-demo/1","demo":"d","type":"start"{written}}}"#);
         match Line::parse(&line).unwrap().body {
@@ -125,7 +125,7 @@ fn a_kind_is_read_by_its_name_and_whatever_else_is_there_is_none() {
 }
 
 #[test]
-fn foreign_lines_are_refused() {
+fn invalid_lines_are_refused() {
     let huge = format!(r#"{{"schema":"gpumem-demo/1","demo":"{}"}}"#, "x".repeat(MAX_LINE));
     assert!(matches!(Line::parse(&huge), Err(ParseError::TooLong(_))));
     assert!(matches!(Line::parse(r#"{"schema":"gpumem-demo/2"}"#), Err(ParseError::Schema(s)) if s == "gpumem-demo/2"));
@@ -138,7 +138,7 @@ fn foreign_lines_are_refused() {
 }
 
 #[test]
-fn commands_are_read_as_they_are_written() {
+fn commands_round_trip() {
     for command in [Command::Next, Command::Quit, Command::Fix("remap".into())] {
         assert_eq!(Command::parse(&command.to_string()).unwrap(), command);
     }
@@ -148,7 +148,7 @@ fn commands_are_read_as_they_are_written() {
 }
 
 #[test]
-fn an_outcome_that_broke_its_promise_is_told_from_a_good_one() {
+fn outcome_that_broke_its_promise_is_recognised() {
     let good = Outcome {
         failed_before: Some(true),
         succeeded_after: Some(true),

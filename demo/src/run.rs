@@ -1,8 +1,9 @@
-//! Runs a demo: opens the device, ties the pieces together, frees everything.
+//! Runs a demo: opens the device, connects the parts, frees everything.
 
 use std::io::{BufRead, BufReader, Write};
 
 use crate::args::{DeviceChoice, RunArgs};
+use crate::blocking::stdout;
 use crate::control::{Control, End, Signals};
 use crate::demo::{Chosen, Entry};
 use crate::error::{DemoError, Ended, exit_code};
@@ -10,7 +11,6 @@ use crate::gpu;
 use crate::lab::{Lab, open_cuda};
 use crate::output::{Output, width_of_stdout};
 use crate::paragraph::WIDTH;
-use crate::patient::stdout;
 use crate::process::die_with_parent;
 use crate::protocol::Body;
 use crate::stage::{Stage, Stop};
@@ -45,7 +45,7 @@ fn run_with(
             message: error.to_string(),
             exit_code: error.exit_code(),
         };
-        // Output that cannot be written is the error already reported.
+        // An output that cannot be written has been reported already.
         let _ = Output::new(out, name, true, width).say(body);
     }
     ended
@@ -62,7 +62,7 @@ fn perform(
     let demo = &mut chosen.demo;
     demo.check()?;
     let output = Output::new(out, name, args.json, width);
-    let lab = Lab::open(args, demo.room(), demo.label())?;
+    let lab = Lab::open(args, demo.memory_plan(), demo.label())?;
     let mut stage = Stage::new(lab, args, kind, output, control);
     match demo.run(&mut stage) {
         Ok(outcome) => {
@@ -76,8 +76,8 @@ fn perform(
     }
 }
 
-/// Whether a demo could begin, before anything is shown of it: an error that says why not is on stderr then, and the exit code is that of
-/// [`main`]. A device that there is a driver for is left to the demo: to open one takes memory on it.
+/// Checks whether a demo can begin, before anything of it is shown. Writes an error to stderr and returns the exit code of
+/// [`main`]. Leaves out devices with a driver, because opening one takes memory on it.
 pub fn check(demo: &Chosen, args: &RunArgs) -> u8 {
     let ended = match args.device.unwrap_or_default() {
         DeviceChoice::Auto if !gpu::driver_present() => open_cuda(0).map(drop),
@@ -87,19 +87,19 @@ pub fn check(demo: &Chosen, args: &RunArgs) -> u8 {
     report(&ended.map(|()| Ended::Early(End::Quit)), demo.entry())
 }
 
-/// Runs a demo as this process's whole purpose: on stdin, stdout and stderr, ended by signals, and by the death of its
-/// parent when steered. Returns the exit code ([`exit_code`]).
+/// Runs a demo as the process's only task, on stdin, stdout and stderr. Signals end it, and so does the death of its parent
+/// when steered. Returns the exit code ([`exit_code`]).
 pub fn main(demo: impl Into<Chosen>, args: &RunArgs) -> u8 {
     let demo = demo.into();
     let entry = demo.entry();
     report(&run_process(demo, args), entry)
 }
 
-/// Tells how it ended. The exit code.
+/// Reports how it ended, and returns the exit code.
 fn report(ended: &Result<Ended, DemoError>, demo: Entry) -> u8 {
     match ended {
         Err(DemoError::OutputClosed) => {}
-        // Whoever closed stderr does not want to know.
+        // If stderr is closed, no one wants the message.
         Err(error) => drop(writeln!(std::io::stderr(), "gpumem-tui {}: {error}", demo.command)),
         Ok(_) => {}
     }
@@ -120,20 +120,20 @@ fn run_process(demo: Chosen, args: &RunArgs) -> Result<Ended, DemoError> {
     run_with(demo, args, &mut stdout(), width_of_stdout, &control)
 }
 
-/// The signals that a process ignores, as bits from 1 on, by what `/proc/PID/status` says of it. None where that says nothing.
+/// Returns the signals that a process ignores, as bits from 1 on, parsed from `/proc/PID/status`; none if they are not there.
 fn ignored_signals(status: &[u8]) -> u64 {
-    // The kernel cuts the program's name after 15 bytes, be it in the middle of a character.
+    // The kernel cuts the program's name after 15 bytes, possibly within a character.
     let status = String::from_utf8_lossy(status);
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
 }
 
-/// Turns SIGTERM, SIGINT and SIGHUP into the end of the demo, so that it frees its memory and closes its channel. A
-/// second one kills at once, should the first find the demo stuck in the driver.
+/// Lets SIGTERM, SIGINT and SIGHUP end the demo, so that it frees its memory and closes its channel. A second signal kills it
+/// at once, in case the demo hangs in the driver.
 fn listen_to_signals(signals: Signals) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // What is ignored when a program begins (nohup, a job in the background of a script) stays ignored.
+    // Signals that are ignored at the start (nohup, a job in the background of a script) stay ignored.
     let ignored = ignored_signals(&std::fs::read("/proc/self/status").unwrap_or_default());
     let wanted = [SIGTERM, SIGINT, SIGHUP];
     let wanted = wanted.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_that_are_ignored_are_known_by_what_the_kernel_says() {
+    fn ignored_signals_are_parsed_from_proc_status() {
         assert_eq!(
             ignored_signals(b"Name:\tx\xd0\nSigIgn:\t0000000000001001\nSigCgt:\t03\n"),
             0x1001

@@ -1,19 +1,19 @@
-//! A demo's stage: where it runs, whom it talks to, whom it listens to.
+//! The stage of a demo: its device, its output and its inputs.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::args::RunArgs;
-use crate::control::{Control, End, Heard};
+use crate::control::{Control, End, Input};
 use crate::error::DemoError;
 use crate::lab::Lab;
 use crate::output::Output;
 use crate::protocol::{Body, Command, Kind, Start, Step};
 
-/// No clock reaches further than some centuries, and no pace needs more than this.
+/// The longest rest. An `Instant` cannot hold times far in the future, and no pace needs more.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(24 * 3600);
 
-/// Why a demo's body is left early. Everything it holds is freed on the way out.
+/// Why a demo's `run` returns early. Everything it holds is freed on the way out.
 #[derive(Debug)]
 pub enum Stop {
     /// Told to end.
@@ -28,7 +28,7 @@ impl<E: Into<DemoError>> From<E> for Stop {
     }
 }
 
-/// A demo on its stage: where it runs, whom it talks to, whom it listens to.
+/// The stage of a demo: its device, its output and its inputs.
 pub struct Stage<'a> {
     pub(crate) lab: Lab,
     pub(crate) args: &'a RunArgs,
@@ -52,7 +52,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Says the first line, and what the allocator's options are given without effect. `steps` is the number of steps, 0 for no end.
+    /// Writes the first line, and notes on options of the allocator without effect. `steps` is the number of steps, 0 for no end.
     pub(crate) fn begin(&mut self, steps: u64) -> Result<(), DemoError> {
         self.steps = steps;
         let start = Start {
@@ -73,13 +73,13 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Says that a step has been done; its number, the number of steps and the figures are filled in here.
+    /// Reports a finished step. Its number, the number of steps and the figures are filled in here.
     pub(crate) fn done(&mut self, step: Step) -> Result<(), DemoError> {
         self.steps_done += 1;
         self.tell(self.steps_done, step)
     }
 
-    /// Says how a step of this number is getting on; the rest is filled in as for one that is done.
+    /// Reports the progress of a step. The other fields are filled in as for a finished one.
     pub(crate) fn tell(&mut self, number: u64, step: Step) -> Result<(), DemoError> {
         let step = Step {
             step: number,
@@ -97,13 +97,13 @@ impl<'a> Stage<'a> {
         }
         loop {
             match self.control.wait() {
-                Heard::Command(Command::Next) => return Ok(()),
+                Input::Command(Command::Next) => return Ok(()),
                 heard => self.answer(heard, "say next or quit")?,
             }
         }
     }
 
-    /// Like [`Stage::advance`], where a fix can be chosen: `default` is what is taken where none is.
+    /// Waits like [`Stage::advance`], and returns the chosen fix, or `default` if none is chosen.
     pub(crate) fn choose<F: FromStr<Err = String>>(&mut self, default: F) -> Result<F, Stop> {
         if !self.args.steer {
             self.advance()?;
@@ -111,8 +111,8 @@ impl<'a> Stage<'a> {
         }
         loop {
             match self.control.wait() {
-                Heard::Command(Command::Next) => return Ok(default),
-                Heard::Command(Command::Fix(name)) => match name.parse() {
+                Input::Command(Command::Next) => return Ok(default),
+                Input::Command(Command::Fix(name)) => match name.parse() {
                     Ok(fix) => return Ok(fix),
                     Err(message) => self.output.say(Body::Notice { message })?,
                 },
@@ -121,7 +121,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Does nothing for a while, listening.
+    /// Waits for `time` and answers inputs.
     pub(crate) fn rest(&mut self, time: Duration) -> Result<(), Stop> {
         let deadline = Instant::now() + time.min(LONGEST_REST);
         while let Some(heard) = self.control.wait_until(deadline) {
@@ -130,18 +130,18 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// What to do with what cannot be done now.
-    pub(crate) fn answer(&mut self, heard: Heard, instead: &str) -> Result<(), Stop> {
+    /// Handles an input that does not apply now: ends the demo, or writes a notice with `instead`.
+    pub(crate) fn answer(&mut self, heard: Input, instead: &str) -> Result<(), Stop> {
         let message = match heard {
-            Heard::End(end) => return Err(Stop::End(end)),
-            Heard::Garbage(error) => format!("{error}: {instead}"),
-            Heard::Command(command) => format!("\"{command}\" means nothing at this point: {instead}"),
+            Input::End(end) => return Err(Stop::End(end)),
+            Input::Invalid(error) => format!("{error}: {instead}"),
+            Input::Command(command) => format!("\"{command}\" means nothing at this point: {instead}"),
         };
         Ok(self.output.say(Body::Notice { message })?)
     }
 
-    /// Gives all cached memory back; what is then still reserved was leaked.
-    pub(crate) fn strike(&mut self) -> Result<u64, DemoError> {
+    /// Releases all cached memory, and returns what is still reserved, which was leaked.
+    pub(crate) fn release_all(&mut self) -> Result<u64, DemoError> {
         self.lab.release()?;
         Ok(self.lab.stats().reserved)
     }

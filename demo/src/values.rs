@@ -1,4 +1,4 @@
-//! Values of command lines, as people write them.
+//! Parses values of the command line.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Reads a whole number within a range.
 ///
 /// # Errors
-/// A sentence that names the range.
+/// When the text is not a number in the range; the message names it.
 pub fn parse_number<N: FromStr + PartialOrd + Display>(text: &str, range: RangeInclusive<N>) -> Result<N, String> {
     let number = text.parse().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("say a whole number from {} to {}", range.start(), range.end()))
@@ -17,7 +17,7 @@ pub fn parse_number<N: FromStr + PartialOrd + Display>(text: &str, range: RangeI
 /// Reads `500ms`, `2s`, `1.5s`, `1m`, `1h`. A number alone means seconds.
 ///
 /// # Errors
-/// A sentence that says what was expected.
+/// When the text is not a duration; the message says what is expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if is_negative(text) {
         return Err("must not be negative".into());
@@ -37,7 +37,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| "too long".into())
 }
 
-/// Whether a text is a number below 0, whatever its unit.
+/// Checks whether a text is a number below 0, with any unit.
 pub fn is_negative(text: &str) -> bool {
     text.strip_prefix('-')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -257,7 +257,7 @@ fn a_training_run_that_ends_of_its_leak_says_so() {
     let said = gpumem_tests::said(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains(" steps forgot ") && said.contains(" MiB (--leak): "),
+        said.contains(" steps leaked ") && said.contains(" MiB (--leak): "),
         "{said}"
     );
 }

@@ -312,7 +312,7 @@ fn what_cannot_be_replayed_is_a_sentence() {
     for (args, expected) in [
         (&[][..], "TRACE"),
         (&[TRACE, "--passes", "0"], "--passes"),
-        (&[TRACE, "--speed", "-1"], "\"-1\" is no speed: say max"),
+        (&[TRACE, "--speed", "-1"], "\"-1\" is not a speed: say max"),
         (&[TRACE, "--allocator", "malloc"], "cudamallocasync"),
         (&[TRACE, "--segments", "odd"], "plain"),
         (&[TRACE, "--limit", "much"], "512MiB"),
@@ -367,7 +367,7 @@ fn a_log_with_an_odd_row_and_without_its_end_is_replayed_and_said_to_be() {
         (&2.into(), &1.into(), &true.into())
     );
     assert_eq!((&trace["logs"], &trace["other_sizes"]), (&1.into(), &0.into()));
-    let odd = "1 row that makes no sense (line 3, column";
+    let odd = "1 invalid row (line 3, column";
     let cut = "the file is cut off: it ends within line 5";
     for more in [&["--passes", "1"][..], &["--speed", "max", "--passes", "1"]] {
         let output = replay(&world, &[&[path, "--device", "sim"], more].concat());
@@ -417,9 +417,9 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     terminal.wait_for(&["150 operations a second"]);
     // Far beyond what a machine can do, and back to what is slower than that.
     terminal.keys(&"+".repeat(24));
-    terminal.wait_for(&["As fast as it goes, ", " operations a second"]);
+    terminal.wait_for(&["At full speed, ", " operations a second"]);
     terminal.keys("-");
-    terminal.wait("a speed that is kept", |screen| !screen.contains("As fast as it goes"));
+    terminal.wait("a speed that is kept", |screen| !screen.contains("At full speed"));
     terminal.wait_for(&[" operations a second"]);
     terminal.keys("x");
     terminal.wait_for(&["stopped", "▸ replay", "multi_stream_2000.csv.gz once more"]);

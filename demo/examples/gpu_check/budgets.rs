@@ -1,4 +1,4 @@
-//! What is taken from the card, and what may be.
+//! The memory taken from the GPU, and its limits.
 
 use gpumem_alloc::{
     Allocator, Config, Error as AllocError, OomReport, Overflow, PoolConfig, Publish, SegmentMode, Stream,
@@ -35,7 +35,7 @@ pub(crate) fn budget_is_kept(bench: &Bench) -> Found {
     }
 }
 
-/// A request that must be refused.
+/// Returns the report of a request that must be refused.
 fn refused<T>(result: Result<T, AllocError>) -> Result<OomReport, Box<dyn std::error::Error>> {
     match result {
         Err(AllocError::OutOfMemory(report)) => Ok(*report),
@@ -44,7 +44,7 @@ fn refused<T>(result: Result<T, AllocError>) -> Result<OomReport, Box<dyn std::e
     }
 }
 
-/// A budget that becomes smaller takes the cache back to the card, and refuses while the card has room; one that is taken away does not.
+/// Checks that a smaller budget returns the cache to the GPU and refuses requests beyond it, and that removing it does neither.
 pub(crate) fn budget_changes(bench: &Bench, segments: SegmentMode) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(segments)?;
@@ -78,7 +78,8 @@ pub(crate) fn budget_changes(bench: &Bench, segments: SegmentMode) -> Found {
     Ok(report.to_string())
 }
 
-/// A pool keeps its budget: what it has no room for is refused or overflows, as it says; who is more important gets the caches of the others.
+/// Checks that a pool keeps its budget: requests beyond it are refused or overflow, as configured, and a pool of higher
+/// priority gets the caches of the others.
 pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
     let before = bench.free()?;
     let config = Config {
@@ -116,7 +117,7 @@ pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
         let bytes = buffer.bytes();
         bench.kernels.fill(buffer, bytes, seed)?;
     }
-    // Of 400 MiB 200 are held; the cache of the one is the other's when it asks for the rest.
+    // 200 of 400 MiB are held. One pool gets the other's cache when it requests the rest.
     let low = pool("low", None, Overflow::Refuse, -1)?;
     drop(low.alloc::<u64>(words(150), Stream::DEFAULT)?);
     let high = pool("high", None, Overflow::Refuse, 1)?;
@@ -131,12 +132,12 @@ pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
     }
     drop((held, last));
     drop((strict, soft, low, high));
-    // Queued work may use what they left until the device was waited for.
+    // Queued work may use their memory until the device has been synchronized.
     allocator.release_cached()?;
     let reserved = allocator.stats().all().reserved_bytes.current;
     ensure(
         reserved < 80 * MIB,
-        format!("of pools that are gone {} MiB stayed", reserved / MIB),
+        format!("{} MiB of dropped pools stayed", reserved / MIB),
     )?;
     drop(allocator);
     let left = before.saturating_sub(bench.free()?);
@@ -144,7 +145,7 @@ pub(crate) fn pools_keep_their_budgets(bench: &Bench) -> Found {
     Ok(report.to_string())
 }
 
-/// What a pool has beyond a smaller budget goes back to the card, but for blocks; what it may not have is refused while the card has room.
+/// Checks that a smaller budget of a pool returns the memory beyond it to the GPU, except for blocks, and refuses requests.
 pub(crate) fn budget_of_a_pool_changes(bench: &Bench, segments: SegmentMode) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(segments)?;

@@ -1,4 +1,4 @@
-//! Graphs that are captured without a word to the allocator.
+//! Graph captures that the allocator is not told about.
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, CUstreamCaptureStatus};
 use gpumem_alloc::{SegmentMode, Stream};
@@ -8,7 +8,7 @@ use crate::{Bench, Found, ensure};
 
 const BYTES: usize = 256 << 20;
 
-/// A stream that another one may have memory of is being captured from: asking how far it is would end that.
+/// Captures a stream whose memory another one may reuse. Querying that stream would end the capture.
 pub(crate) fn captures_go_on(bench: &Bench, segments: SegmentMode) -> Found {
     let context = bench.device.cuda_context().ok_or("no CUDA device")?;
     let (captured, other) = (context.new_stream()?, context.new_stream()?);

@@ -1,4 +1,4 @@
-//! Contents of blocks, in traffic that this program makes up.
+//! Contents of blocks under random allocations.
 
 use gpumem_alloc::device;
 use gpumem_alloc::{Allocator, Buffer, Config, Error as AllocError, Publish, SegmentMode, Stream};
@@ -63,7 +63,7 @@ pub(crate) fn foreign_is_refused(bench: &Bench) -> Found {
     }
 }
 
-/// Random allocations and frees; every block is filled when it is allocated and checked when it is freed.
+/// Allocates and frees at random. Every block is filled when it is allocated and checked when it is freed.
 pub(crate) fn traffic(bench: &Bench, segments: SegmentMode) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(segments)?;
@@ -78,7 +78,7 @@ pub(crate) fn traffic(bench: &Bench, segments: SegmentMode) -> Found {
             checked += found.words;
             continue;
         }
-        // From 1 KiB to 32 MiB, every order of magnitude as often.
+        // From 1 KiB to 32 MiB, every order of magnitude equally often.
         let words = (64u64 << (dice >> 8 & 15)) + (dice >> 16 & 0x3f);
         match allocator.alloc::<u64>(words as usize * 2, Stream::DEFAULT) {
             Ok(mut buffer) => {
@@ -144,7 +144,7 @@ pub(crate) fn holes_are_joined(bench: &Bench) -> Found {
     ))
 }
 
-/// A block lies in the view of a larger one that is gone: what the view mapped besides goes back to the driver.
+/// Checks that the rest of a freed block's view returns to the driver while a smaller block lies in the view.
 pub(crate) fn the_rest_of_a_view_goes(bench: &Bench) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(SegmentMode::Stitched)?;
@@ -163,10 +163,10 @@ pub(crate) fn the_rest_of_a_view_goes(bench: &Bench) -> Found {
     let reserved = || allocator.stats().all().reserved_bytes.current;
     let (first, released) = (reserved(), allocator.release_cached()?);
     let held: u64 = blocks.iter().map(|(buffer, _)| buffer.bytes()).sum();
-    // Chunks that a block shares with what is free beside it stay; the view had 400 MiB.
+    // Chunks that a block shares with free memory beside it stay. The view had 400 MiB.
     ensure(
         released > 0 && reserved() <= held + 128 * MIB,
-        format!("{} of {first} bytes went back for {held} that are held", released),
+        format!("{} of {first} bytes went back while {held} are held", released),
     )?;
     blocks.push(fill(300 * MIB, 102)?);
     let mut words = 0;

@@ -1,11 +1,11 @@
 //! Checks the allocator, the kernels and the demos on a real GPU: `gpu_check [ORDINAL] [TRACE...]`.
 //!
-//! Replays the recorded allocations of these files, of two short ones if there are none, with kernels that fill every block and
-//! compare it before it is freed.
+//! Replays the recorded allocations of the given files, or of two short ones. Kernels fill every block and check it before it
+//! is freed.
 //!
-//! Prints a line a check. Exit code: 0 when all passed, 1 when one failed, 77 when there is no GPU to check on (it then
-//! prints SKIPPED and why). Takes up to 3 GiB of the card, for some
-//! seconds; for other traces what they want, up to half of what is free.
+//! Prints one line per check. Exit code: 0 when all passed, 1 when one failed, 77 when there is no GPU to check on (it then
+//! prints SKIPPED and why). Takes up to 3 GiB of the GPU's memory for some seconds. Other traces take what they need, up to
+//! half of the free memory.
 
 mod budgets;
 mod captures;
@@ -32,7 +32,7 @@ use contents::{
 use meanwhile::memory_goes_meanwhile;
 use recorded::{recorded, streams_end};
 
-/// What a check found, or why it failed.
+/// The findings of a check, or why it failed.
 type Found = Result<String, Box<dyn Error>>;
 
 const BUDGET: u64 = 2048 * MIB;

@@ -1,4 +1,4 @@
-//! Threads that go on while another one gives memory back to the driver and moves it.
+//! Threads that use their memory while another one releases and moves memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use crate::{BUDGET, Bench, Found, ensure};
 const THREADS: u64 = 3;
 const STEPS: u64 = 1500;
 
-/// Three threads fill, compare and free blocks, each on a stream of its own, while a fourth releases, compacts and joins all the time.
+/// Lets three threads fill, check and free blocks, each on its own stream, while a fourth keeps releasing, compacting and
+/// joining.
 pub(crate) fn memory_goes_meanwhile(bench: &Bench, segments: SegmentMode) -> Found {
     let before = bench.free()?;
     let allocator = bench.allocator(segments)?;
@@ -37,7 +38,7 @@ pub(crate) fn memory_goes_meanwhile(bench: &Bench, segments: SegmentMode) -> Fou
     })?;
     let reserved = allocator.stats().all().reserved_bytes.peak;
     drop(allocator);
-    // The driver keeps what its streams took.
+    // The driver keeps the memory of its streams.
     let left = before.saturating_sub(bench.free()?);
     ensure(left <= 64 * MIB, format!("{left} bytes were not given back"))?;
     Ok(format!(
@@ -47,7 +48,7 @@ pub(crate) fn memory_goes_meanwhile(bench: &Bench, segments: SegmentMode) -> Fou
     ))
 }
 
-/// The words that were compared.
+/// Returns the number of words compared.
 fn work(device: &Device, allocator: &Allocator, me: u64) -> Result<u64, Box<dyn std::error::Error>> {
     let context = device.cuda_context().ok_or("no CUDA device")?;
     let (kernels, stream) = (Kernels::new(context)?, context.new_stream()?);
@@ -65,7 +66,7 @@ fn work(device: &Device, allocator: &Allocator, me: u64) -> Result<u64, Box<dyn 
         let len = (64u64 << (dice >> 8 & 15)) + (dice >> 16 & 0x3f);
         let mut buffer = match allocator.alloc::<u64>(len as usize, name) {
             Ok(buffer) => buffer,
-            Err(AllocError::OutOfMemory(report)) => return Err(format!("{BUDGET} do not do: {report}").into()),
+            Err(AllocError::OutOfMemory(report)) => return Err(format!("{BUDGET} are too few: {report}").into()),
             Err(error) => return Err(error.into()),
         };
         kernels.fill(&mut buffer, u64::MAX, step)?;
@@ -81,7 +82,7 @@ fn work(device: &Device, allocator: &Allocator, me: u64) -> Result<u64, Box<dyn 
     Ok(words)
 }
 
-/// How often everything was tidied up until it was done, and how long it took at most.
+/// Releases, compacts and joins until `done`; returns the number of rounds and the longest one.
 fn tidy(allocator: &Allocator, done: &AtomicBool) -> Result<(u64, Duration), String> {
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     while !done.load(Ordering::Relaxed) {

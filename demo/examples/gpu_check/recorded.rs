@@ -1,4 +1,4 @@
-//! Contents of blocks on real streams: of recorded programs, and of streams that end.
+//! Contents of blocks on real streams: recorded programs, and streams that end.
 
 use gpumem_alloc::{Allocator, Buffer, Config, Publish, SegmentMode, Stream};
 use gpumem_demo::pattern;
@@ -9,8 +9,8 @@ use crate::{Bench, Found, ensure};
 
 const PASSES: u32 = 2;
 
-/// Recorded programs at full speed, on as many real streams as they had: every block is filled on its stream when it is allocated and
-/// compared on its stream before it is freed; nothing is waited for in between, and a stream must never see another's words.
+/// Replays recorded programs at full speed on as many real streams as they had. Every block is filled and checked on its own
+/// stream without waiting in between, and no stream may see another one's words.
 pub(crate) fn recorded(bench: &Bench, segments: SegmentMode) -> Found {
     let context = bench.device.cuda_context().ok_or("no CUDA device")?;
     let before = bench.free()?;
@@ -65,7 +65,7 @@ pub(crate) fn recorded(bench: &Bench, segments: SegmentMode) -> Found {
         }
         drop(allocator);
     }
-    // The driver keeps what its streams took.
+    // The driver keeps the memory of its streams.
     let left = before.saturating_sub(bench.free()?);
     ensure(left <= 64 * MIB, format!("{left} bytes were not given back"))?;
     Ok(format!(
@@ -74,8 +74,8 @@ pub(crate) fn recorded(bench: &Bench, segments: SegmentMode) -> Found {
     ))
 }
 
-/// Streams that are made, retired and destroyed with work still queued, while buffers of theirs live on: these keep their contents, nothing
-/// is asked of a stream that is gone, and others get its memory only when its work is done.
+/// Creates, retires and destroys streams with work still queued while their buffers live on. The buffers keep their contents,
+/// no destroyed stream is queried, and others get the memory only when the work is done.
 pub(crate) fn streams_end(bench: &Bench, segments: SegmentMode) -> Found {
     const STREAMS: u64 = 500;
     let context = bench.device.cuda_context().ok_or("no CUDA device")?;
@@ -109,7 +109,7 @@ pub(crate) fn streams_end(bench: &Bench, segments: SegmentMode) -> Found {
     let reserved = allocator.stats().all().reserved_bytes.peak;
     drop(outlived);
     drop(allocator);
-    // The driver keeps what its streams took.
+    // The driver keeps the memory of its streams.
     let left = before.saturating_sub(bench.free()?);
     ensure(left <= 64 * MIB, format!("{left} bytes were not given back"))?;
     Ok(format!("{STREAMS} streams, up to {} MiB", reserved / MIB))

@@ -1,7 +1,7 @@
-"""What every Python does first on whose PYTHONPATH this folder is: torch and cupy are on the library that GPUMEM_PYTHON names.
+"""Runs first in every Python with this folder on its PYTHONPATH, and puts torch and cupy on the library that GPUMEM_PYTHON names.
 
-run.py sets both for the script it is given, and whatever that starts has them, too: the processes of torchrun, accelerate or deepspeed,
-those that are spawned, DataLoaders'. Nothing happens where neither is imported. Another sitecustomize, which this one hides, is run.
+run.py sets both for its script. Processes that the script starts inherit them: those of torchrun, accelerate, deepspeed, spawn and
+DataLoader. Nothing happens unless torch or cupy is imported. Another sitecustomize, which this one hides, is run.
 """
 
 import importlib
@@ -12,12 +12,12 @@ from importlib.util import module_from_spec
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.environ.get("GPUMEM_PYTHON")
-# Who puts a module on the library, once it is imported.
+# Functions that put a module on the library once it is imported.
 INSTALLERS = {"torch": "torch_pluggable", "cupy": "cupy_cfunction"}
 
 
 class Behind:
-    """Of Python's finders of modules the first: has one of INSTALLERS, once it is imported, put on the library."""
+    """The first of Python's module finders. Puts a module of INSTALLERS on the library once it is imported."""
 
     of_gpumem = True
 
@@ -40,7 +40,7 @@ class Behind:
 
 
 def install(name):
-    # Finders that ask all finders, too, have it called more than once.
+    # It is called more than once if another finder asks all finders as well.
     if name not in INSTALLERS:
         return
     built_for_cuda = name != "torch" or sys.modules[name].backends.cuda.is_built()
@@ -53,10 +53,10 @@ def install(name):
     del INSTALLERS[name]
 
 
-# A hidden one may have this one run once more.
+# A hidden sitecustomize may import this one again.
 if LIBRARY and not any(getattr(finder, "of_gpumem", False) for finder in sys.meta_path):
     sys.meta_path.insert(0, Behind)
-    # What a .pth file has imported before.
+    # Modules that a .pth file has imported before.
     for imported in set(INSTALLERS) & set(sys.modules):
         install(imported)
 hidden = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.abspath(entry) != HERE])

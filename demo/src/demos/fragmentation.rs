@@ -1,8 +1,8 @@
-//! `demo fragmentation`: memory that is free and of no use, and three ways to make it useful.
+//! `demo fragmentation`: free memory that no request can use, and three ways to get it back.
 //!
-//! The allocator gets exactly the memory that the eight blocks take, as on a card that is full, in virtual segments, and
-//! does not give its cache back by itself (it would, by default, and the failure would not be seen). So the request fails
-//! for one reason: no hole is large enough and nothing new may be taken.
+//! The budget is exactly the memory that the eight blocks take, as on a full GPU. The allocator uses virtual segments and does
+//! not release its cache by itself: by default it would, and the failure would not be seen. So the request fails for one
+//! reason: no hole is large enough, and no new memory may be taken.
 
 mod sizes;
 
@@ -12,24 +12,24 @@ use clap::Args;
 
 use crate::demo::Demo;
 use crate::error::DemoError;
-use crate::lab::{Block, Lab, Request, Room};
+use crate::lab::{Block, Lab, MemoryPlan, Request};
 use crate::pattern::Checked;
 use crate::protocol::{Choice, Kind, Outcome, Step};
 use crate::stage::{Stage, Stop};
 use gpumem_text::units::{bytes_to_pib, count};
-use sizes::GRAIN;
+use sizes::GRANULARITY;
 
 pub use sizes::Sizes;
 
 const STEPS: u64 = 6;
 
-/// What is held on the way: the blocks, in the order of their allocation, with `None` where one was freed.
+/// The blocks in the order of their allocation, with `None` for freed ones.
 type Blocks = Vec<Option<Block>>;
 
-/// How the trouble of large requests ends.
+/// A way to make the large request succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fix {
-    /// Give the cache back to the driver and ask again.
+    /// Return the cache to the driver and retry.
     Release,
     /// Join the holes by remapping.
     #[default]
@@ -42,7 +42,7 @@ impl Fix {
     /// Every fix, in the order of a list.
     pub const ALL: [Fix; 3] = [Fix::Release, Fix::Remap, Fix::Workspace];
 
-    /// What the command line and `fix NAME` take.
+    /// Returns the name that the command line and `fix NAME` take.
     pub fn name(self) -> &'static str {
         match self {
             Fix::Release => "release",
@@ -57,7 +57,7 @@ impl FromStr for Fix {
 
     fn from_str(text: &str) -> Result<Fix, String> {
         let found = Fix::ALL.into_iter().find(|fix| fix.name() == text);
-        found.ok_or_else(|| format!("{text:?} is no fix: say release, remap or workspace"))
+        found.ok_or_else(|| format!("{text:?} is not a fix: say release, remap or workspace"))
     }
 }
 
@@ -75,8 +75,8 @@ impl Demo for Fragmentation {
     const SUMMARY: &'static str = "free memory that no request can use, and three ways to get it back";
     const KIND: Kind = Kind::Stepped;
 
-    fn room(&self) -> Room {
-        Room::Full(|budget| Sizes::for_budget(budget).total())
+    fn memory_plan(&self) -> MemoryPlan {
+        MemoryPlan::Full(|budget| Sizes::for_budget(budget).total())
     }
 
     fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
@@ -110,7 +110,7 @@ impl Demo for Fragmentation {
             patterns_verified: Some(checked.intact()),
             words_checked: checked.words,
             steps_done: stage.steps_done,
-            reserved_at_end: stage.strike()?,
+            reserved_at_end: stage.release_all()?,
         })
     }
 }
@@ -125,9 +125,9 @@ fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
         id: "fill".into(),
         title: format!("Allocate eight blocks: they take {}", bytes_to_pib(sizes.total())),
         detail: format!(
-            "{}. In whole chunks of {} they take the whole budget that the allocator has for this. Each is filled with a pattern of its own.",
+            "{}. Rounded up to chunks of {} they take the allocator's whole budget. Each is filled with its own pattern.",
             sizes.blocks.map(bytes_to_pib).join(", "),
-            bytes_to_pib(GRAIN),
+            bytes_to_pib(GRANULARITY),
         ),
         ..Step::default()
     })?;
@@ -141,10 +141,10 @@ fn free_every_other(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -
     let holes: Vec<String> = sizes.freed().map(bytes_to_pib).collect();
     stage.done(Step {
         id: "free-every-other".into(),
-        title: format!("Free every other block: {} come free", bytes_to_pib(sizes.freed().sum())),
+        title: format!("Free every other block: this frees {}", bytes_to_pib(sizes.freed().sum())),
         detail: format!(
             "The holes are {}. For the driver, and for nvidia-smi, nothing changed: the memory is in the allocator's cache, still taken from the \
-             driver, and cut up by the blocks that stay.",
+             driver, and split up by the blocks that stay.",
             holes.join(", ")
         ),
         ..Step::default()
@@ -172,8 +172,8 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes, default: Fix) -> Result<b
         id: "request-fails".into(),
         title: format!("Ask for {}: it {title}", bytes_to_pib(sizes.request)),
         detail: format!(
-            "{} are free, but the largest hole is {}, and the budget allows nothing new from the driver. This allocator \
-             was told not to give its cache back by itself.",
+            "{} are free, but the largest hole is {}, and the budget allows no new memory from the driver. This allocator \
+             is configured not to release its cache by itself.",
             bytes_to_pib(sizes.freed().sum()),
             bytes_to_pib(largest)
         ),
@@ -186,7 +186,7 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes, default: Fix) -> Result<b
 
 fn describe(fix: Fix) -> &'static str {
     match fix {
-        Fix::Release => "give the cache back to the driver and ask again; needs whole free chunks or segments",
+        Fix::Release => "return the cache to the driver and retry; needs whole free chunks or segments",
         Fix::Remap => "join the holes by remapping; no copy, needs virtual segments",
         Fix::Workspace => "start over, allocate a workspace first and reuse it; needs temporaries that take turns",
     }
@@ -201,7 +201,7 @@ fn release(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> 
             "{time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
              room for {} of new memory. This works because the segment is virtual and every hole consists of whole \
              physical chunks. With plain segments (cuMemAlloc) a hole beside a live block stays pinned, and only \
-             segments that are wholly free can go back; and every later request pays the driver again.",
+             segments that are entirely free can go back; and later requests must get memory from the driver again.",
             bytes_to_pib(sizes.request),
         ),
         ..Step::default()
@@ -226,7 +226,7 @@ fn remap(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> {
     Ok(None)
 }
 
-/// The same program written otherwise: the temporaries take turns in a workspace as large as the largest need.
+/// Runs the same program written differently: the temporaries take turns in a workspace as large as the largest request.
 fn workspace(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Result<Option<Block>, Stop> {
     blocks.clear();
     stage.lab.release()?;
@@ -241,7 +241,7 @@ fn workspace(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Resul
             blocks.push(Some(stage.lab.block(bytes)?));
         }
         if let Some(temporary) = temporaries.next() {
-            stage.lab.lend(&mut workspace, temporary, temporary)?;
+            stage.lab.fill_prefix(&mut workspace, temporary, temporary)?;
         }
     }
     stage.done(Step {
@@ -268,7 +268,7 @@ fn request_again(
     let _scope = gpumem_alloc::scope("large request");
     let request = match workspace {
         Some(mut workspace) => {
-            stage.lab.stamp(&mut workspace)?;
+            stage.lab.fill(&mut workspace)?;
             Request::Served(workspace)
         }
         None => stage.lab.request(sizes.request)?,
@@ -281,7 +281,7 @@ fn request_again(
         ),
         _ => (
             "it succeeds",
-            "The same request, with the same blocks alive. The large block is filled with a pattern of its own.",
+            "The same request, with the same blocks alive. The large block is filled with its own pattern.",
         ),
     };
     let (large, oom) = match request {
@@ -310,9 +310,9 @@ fn verify(
     }
     *checked = checked.and(now);
     let finding = match now.first {
-        None => "Every one is what was written: no block lost its memory to another.".to_owned(),
+        None => "All are intact: no block lost its memory to another.".to_owned(),
         Some(first) => format!(
-            "{} are not what was written, the first at word {first} of its block: memory was lost or shared.",
+            "{} differ from what was written, the first at word {first} of its block: memory was lost or shared.",
             now.mismatches
         ),
     };

@@ -1,4 +1,4 @@
-//! A replay to look at: at a pace that its user sets, over and over, publishing like any program.
+//! A replay for the dashboard: at a pace that the user sets, over and over, publishing like any program.
 
 mod pacer;
 
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::conf::Segments;
-use crate::control::{End, Heard};
+use crate::control::{End, Input};
 use crate::demo::Demo;
 use crate::error::DemoError;
-use crate::lab::Room;
+use crate::lab::MemoryPlan;
 use crate::pace::Speed;
 use crate::protocol::{Command, Kind, OutOfMemory, Outcome, Step};
 use crate::replay::gpumem::{Gpumem, job};
@@ -23,9 +23,9 @@ use crate::values::parse_number;
 use gpumem_text::units::{bytes_to_pib, count, plural};
 use pacer::{Pacer, TICK};
 
-/// How many operations at most lie between two looks at the clock.
+/// The most operations between two looks at the clock.
 const BURST: usize = 256;
-/// How often it tells how far it is.
+/// How often it reports its progress.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// `demo replay`, with its arguments: `replay TRACE --watch` and `--speed` start it.
@@ -45,27 +45,27 @@ pub struct Replay {
     pub passes: u64,
 }
 
-/// A replay under way.
+/// A running replay.
 struct Live<'a> {
-    /// The file's.
+    /// The file's name.
     name: String,
     trace: &'a Trace,
-    /// What is odd about it, in sentences; each has a blank before it.
+    /// Notes on the trace, in sentences with a blank before each.
     odd: String,
-    /// How many there will be; 0: until it is told to quit.
+    /// The number of passes; 0 means until `quit`.
     passes: u64,
     replayer: Gpumem,
     pacer: Pacer,
     pass: u64,
-    /// When that began.
+    /// When the pass began.
     began: Instant,
     /// The next operation of this pass.
     at: usize,
     reported: Instant,
-    /// The pass that was told of last.
-    told: u64,
+    /// The last pass that was reported.
+    reported_pass: u64,
     failures: u64,
-    /// The newest of them since the last report.
+    /// The newest failure since the last report.
     oom: Option<OutOfMemory>,
 }
 
@@ -75,8 +75,8 @@ impl Demo for Replay {
     const KIND: Kind = Kind::Paced;
     const COMMAND: &'static str = "replay";
 
-    fn room(&self) -> Room {
-        Room::Device {
+    fn memory_plan(&self) -> MemoryPlan {
+        MemoryPlan::Device {
             segments: self.segments,
         }
     }
@@ -112,21 +112,21 @@ impl Demo for Replay {
             began: now,
             at: 0,
             reported: now,
-            told: 0,
+            reported_pass: 0,
             failures: 0,
             oom: None,
         };
         live.report(stage)?;
         let played = live.play(stage);
         if let Err(Stop::End(End::Quit | End::Signal(_))) = played {
-            // The end stands, whether or not anybody still reads how far it came.
+            // The replay ends even if no one reads this report.
             drop(live.report(stage));
         }
         played?;
         drop(live);
         Ok(Outcome {
             steps_done: stage.steps_done,
-            reserved_at_end: stage.strike()?,
+            reserved_at_end: stage.release_all()?,
             ..Outcome::default()
         })
     }
@@ -148,14 +148,14 @@ impl Live<'_> {
             if self.advance(stage, due, now + TICK)? {
                 return Ok(());
             }
-            // Of what stands still there is nothing new.
+            // A paused replay has nothing new to report.
             if !self.pacer.paused() && self.reported.elapsed() >= REPORT {
                 self.report(stage)?;
             }
         }
     }
 
-    /// Replays so many operations, or until time is up. True: the last pass has ended.
+    /// Replays `due` operations, or until `deadline`. Returns true when the last pass has ended.
     fn advance(&mut self, stage: &mut Stage<'_>, due: u64, deadline: Instant) -> Result<bool, Stop> {
         let all = self.trace.ops.len();
         let mut due = usize::try_from(due).unwrap_or(usize::MAX);
@@ -177,18 +177,18 @@ impl Live<'_> {
     }
 
     fn begin_pass(&mut self, stage: &Stage<'_>) {
-        // One name for all: a channel keeps a thousand names, and fast passes are more.
+        // All passes have the same name: a channel keeps a thousand names, and there may be more passes.
         stage.lab.mark("pass");
         self.began = Instant::now();
         self.at = 0;
     }
 
-    /// Makes room for the next pass, unless this was the last.
+    /// Frees everything for the next pass, unless this was the last.
     fn end_pass(&mut self, stage: &mut Stage<'_>) -> Result<bool, Stop> {
         stage.steps_done = self.pass;
         let last = self.pass == self.passes;
-        // Of short passes one is told now and then; one of which anything was told is told to its end.
-        if last || self.told == self.pass || self.reported.elapsed() >= REPORT {
+        // Only some short passes are reported. A pass that was reported is reported again at its end.
+        if last || self.reported_pass == self.pass || self.reported.elapsed() >= REPORT {
             self.report(stage)?;
         }
         self.replayer
@@ -222,12 +222,12 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Does what is said until the next tick.
+    /// Executes commands until the next tick.
     fn listen(&mut self, stage: &mut Stage<'_>) -> Result<(), Stop> {
         let deadline = self.pacer.next();
         while let Some(heard) = stage.control.wait_until(deadline) {
             match heard {
-                Heard::Command(Command::Pace(pace)) => {
+                Input::Command(Command::Pace(pace)) => {
                     self.pacer.change(pace, Instant::now());
                     self.report(stage)?;
                 }
@@ -239,7 +239,7 @@ impl Live<'_> {
 
     fn report(&mut self, stage: &mut Stage<'_>) -> Result<(), DemoError> {
         self.reported = Instant::now();
-        self.told = self.pass;
+        self.reported_pass = self.pass;
         let all = self.trace.ops.len();
         let pace = self.pacer.in_words();
         let failures = match self.failures {
@@ -256,7 +256,7 @@ impl Live<'_> {
                 plural(all as u64, "operation")
             ),
             detail: format!(
-                "{}: {pace} It asks for {requested} at its peak.{}{failures}",
+                "{}: {pace} It requests {requested} at its peak.{}{failures}",
                 self.name, self.odd
             ),
             oom: self.oom.take(),

@@ -1,11 +1,11 @@
 //! `demo train`: a synthetic training loop whose phases show as a sawtooth.
 //!
-//! Forward allocates a layer's activations and keeps them; backward frees them in reverse while gradients appear; the
-//! optimizer updates the weights and frees the gradients. Weights and optimizer states stay. Batches vary, so blocks of
-//! one step do not fit the holes of the last one exactly, and the cache fragments as in real training.
+//! Forward allocates a layer's activations and keeps them. Backward frees them in reverse order while gradients appear. The
+//! optimizer updates the weights and frees the gradients. Weights and optimizer states stay. Batches vary, so the blocks of one
+//! step do not exactly fit the holes of the previous one, and the cache fragments as in real training.
 
-mod account;
 mod model;
+mod snapshot;
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -25,11 +25,11 @@ use model::{Model, objection};
 /// Multiply-adds per float of a layer: a few milliseconds a layer on a large card.
 const ROUNDS: u32 = 2048;
 
-/// Bytes of what a step forgets.
+/// Bytes that a step leaks with `--leak`.
 const LOSS: u64 = 3 << 20;
 
-/// Time of a step when no pace is given: at a refresh of 1 s a dashboard sees three moments of each, so that the sawtooth is not
-/// lost between samples.
+/// Time of a step without `--pace`. A dashboard with a refresh of 1 s sees three moments of each step, so that the sawtooth
+/// is visible.
 const PACE: Duration = Duration::from_secs(3);
 
 /// `demo train`, with its arguments.
@@ -68,19 +68,19 @@ impl Default for Train {
     }
 }
 
-/// What stays from step to step, a tensor a layer each.
+/// The memory that stays from step to step, one tensor per layer each.
 struct State {
     weights: Vec<Tensor>,
-    /// Allocated by the first step's optimizer, as real ones are.
+    /// Optimizer states. The first step's optimizer allocates them, as real ones do.
     moments: Vec<[Tensor; 2]>,
-    /// Losses of all steps, on the device: what a training loop forgets to let go.
+    /// The losses of all steps, which a leaking training loop never frees.
     losses: Vec<Tensor>,
 }
 
-/// How far a step came.
+/// The result of a step.
 enum Trained {
     Whole,
-    /// Memory was short; everything of the step is freed again.
+    /// There was too little memory. Everything of the step is freed again.
     Short,
 }
 
@@ -90,7 +90,7 @@ impl Demo for Train {
     const KIND: Kind = Kind::Looping;
 
     fn check(&self) -> Result<(), DemoError> {
-        self.snapshot.as_deref().map_or(Ok(()), account::check)
+        self.snapshot.as_deref().map_or(Ok(()), snapshot::check)
     }
 
     fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
@@ -100,7 +100,7 @@ impl Demo for Train {
         let model = Model::new(stage.lab.budget(), self.layers, self.batch, stage.args.seed);
         stage.begin(self.steps)?;
         if self.snapshot.is_some() {
-            account::open(stage)?;
+            snapshot::open(stage)?;
         }
         let mut state = State {
             weights: weights(stage, &model)?,
@@ -111,15 +111,15 @@ impl Demo for Train {
         while trained.is_ok() && (self.steps == 0 || stage.steps_done < self.steps) {
             trained = step(stage, &model, &mut state, self.leak);
         }
-        // A run that is ended early is told about too.
+        // A run that ends early has a snapshot, too.
         if let Some(path) = &self.snapshot {
-            account::close(stage, path)?;
+            snapshot::close(stage, path)?;
         }
         trained?;
         drop(state);
         Ok(Outcome {
             steps_done: stage.steps_done,
-            reserved_at_end: stage.strike()?,
+            reserved_at_end: stage.release_all()?,
             ..Outcome::default()
         })
     }
@@ -136,7 +136,7 @@ fn weights(stage: &mut Stage<'_>, model: &Model) -> Result<Vec<Tensor>, Stop> {
     Ok(weights)
 }
 
-/// One step; with half the batch if memory is too short for a whole one, which its line then says.
+/// Runs one step. If memory is too short for the whole batch it takes half of it, and its line says so.
 fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State, leak: bool) -> Result<(), Stop> {
     let number = stage.steps_done + 1;
     stage.lab.mark("step");
@@ -147,7 +147,7 @@ fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State, leak: bool) -> 
         stage.lab.release()?;
         batch = batch.div_ceil(2);
         phases.clear();
-        note = " Memory was too short for the whole batch, so the cache was released and half of it was taken.";
+        note = " Memory was too short for the whole batch, so the cache was released and half of the batch was used.";
         if let Trained::Short = train(stage, model, state, batch, leak, &mut phases)? {
             return Err(too_small(state).into());
         }
@@ -169,7 +169,7 @@ fn step(stage: &mut Stage<'_>, model: &Model, state: &mut State, leak: bool) -> 
     Ok(())
 }
 
-/// Why there is no memory even for half a batch: what earlier steps forgot, else the budget.
+/// Returns why there is no memory even for half a batch: the leak of earlier steps, else the budget.
 fn too_small(state: &State) -> DemoError {
     match state.losses.len() as u64 {
         0 => DemoError::Argument {
@@ -214,16 +214,16 @@ fn train(
     Ok(Trained::Whole)
 }
 
-/// A step's loss, with what is needed to compute it again: kept for a plot at the end of the run that nobody draws.
+/// Allocates a step's loss with its graph, which a leaking program keeps for a plot that it never draws.
 #[inline(never)]
 fn loss(stage: &Stage<'_>) -> Result<Want<Tensor>, DemoError> {
     let kept = stage.lab.want(LOSS);
-    // A call that comes last leaves no frame of its caller, who is who forgets it.
+    // Without this the call would be a tail call, and the leaking caller would not be on the stack.
     black_box(&kept);
     kept
 }
 
-/// Unwraps what was got, or leaves the function with [`Want::Short`].
+/// Unwraps [`Want::Got`], or returns [`Want::Short`] from the function.
 macro_rules! got {
     ($want:expr) => {
         match $want {
@@ -271,7 +271,7 @@ fn backward(
             let _scope = gpumem_alloc::scope("scratch");
             got!(stage.lab.want(model.scratch(batch))?)
         };
-        // The layer's activations are needed for its gradient and for nothing after it.
+        // The layer's activations are needed only for its gradient.
         let activation = activations.pop();
         stage.lab.compute(&scratch, activation.as_ref(), ROUNDS)?;
         stage.lab.compute(&gradient, Some(&scratch), 1)?;

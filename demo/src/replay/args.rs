@@ -1,4 +1,4 @@
-//! What a replay is told, free of any command-line library.
+//! The arguments of a replay, independent of any command-line library.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,23 +6,23 @@ use std::str::FromStr;
 use gpumem_alloc::{ConfError, Config, Publish};
 
 use crate::args::DeviceChoice;
-use crate::conf::{Conf, Segments, told};
+use crate::conf::{Conf, Segments, allocator_config};
 use crate::replay::gpumem::job;
 
-/// Whose allocations are measured.
+/// The allocator that is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllocatorChoice {
     /// Our allocator.
     #[default]
     Gpumem,
-    /// The driver's, without any cache: every allocation is a `cuMemAlloc`.
+    /// The driver's, without a cache: every allocation is a `cuMemAlloc`.
     CudaMalloc,
-    /// The driver's stream-ordered pool, told to keep what it has. On a GPU only.
+    /// The driver's stream-ordered pool, set to keep its memory. On a GPU only.
     CudaMallocAsync,
 }
 
 impl AllocatorChoice {
-    /// What the command line takes.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             AllocatorChoice::Gpumem => "gpumem",
@@ -40,11 +40,11 @@ impl FromStr for AllocatorChoice {
         let found = [Gpumem, CudaMalloc, CudaMallocAsync]
             .into_iter()
             .find(|a| a.name() == text);
-        found.ok_or_else(|| format!("{text:?} is no allocator: say gpumem, cudamalloc or cudamallocasync"))
+        found.ok_or_else(|| format!("{text:?} is not an allocator: say gpumem, cudamalloc or cudamallocasync"))
     }
 }
 
-/// What a replay is told. `ReplayArgs::default()` lacks only the trace.
+/// The arguments of a replay. `ReplayArgs::default()` lacks only the trace.
 #[derive(Clone, Debug)]
 pub struct ReplayArgs {
     /// The file.
@@ -53,22 +53,23 @@ pub struct ReplayArgs {
     pub device: DeviceChoice,
     /// The allocator that serves the requests.
     pub allocator: AllocatorChoice,
-    /// How our allocator takes memory; `None`: as it is told otherwise.
+    /// How our allocator takes memory for large blocks; `None` to use its configuration.
     pub segments: Option<Segments>,
-    /// What our allocator is told besides; `None`: what the environment says.
+    /// The configuration of our allocator; `None` for the environment's.
     pub conf: Option<Conf>,
-    /// How often; at least once.
+    /// The number of passes; at least one.
     pub passes: u32,
-    /// Most bytes to take from the device, for our allocator in place of what it is told; `None`: as many as it is told,
-    /// or as the device has.
+    /// The most bytes to take from the device. It overrides the configuration of our allocator; `None` keeps that, or allows the
+    /// whole device.
     pub limit: Option<u64>,
-    /// How many blocks the simulated device is behind: each is used by work on its stream, which is done once so many more were handed out.
+    /// How many blocks the simulated device lags behind: each block is used by work on its stream, which is done once so many more
+    /// have been allocated.
     pub behind: u32,
-    /// One JSON object instead of text.
+    /// Whether the report is one JSON object instead of text.
     pub json: bool,
-    /// Whether our allocator publishes meanwhile, as it does in programs.
+    /// Whether our allocator publishes during the replay, as it does in programs.
     pub publish: bool,
-    /// Directory of the channel; `None`: the user's.
+    /// Directory of the channel; `None` for the user's default.
     pub channel_dir: Option<PathBuf>,
 }
 
@@ -91,18 +92,18 @@ impl Default for ReplayArgs {
 }
 
 impl ReplayArgs {
-    /// What our allocator is told, all in all.
+    /// Returns the whole configuration of our allocator.
     pub(super) fn config(&self) -> Result<Config, ConfError> {
-        let told = told(
+        let config = allocator_config(
             self.conf.as_ref(),
             self.segments,
             self.channel_dir.clone(),
             job(&self.trace),
         )?;
         Ok(Config {
-            budget: self.limit.or(told.budget),
-            publish: if self.publish { told.publish } else { Publish::Off },
-            ..told
+            budget: self.limit.or(config.budget),
+            publish: if self.publish { config.publish } else { Publish::Off },
+            ..config
         })
     }
 }

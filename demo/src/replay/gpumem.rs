@@ -1,4 +1,4 @@
-//! Our allocator under replay.
+//! Our allocator as a replayer.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use crate::replay::replayer::{Costs, Peaks, Refused, Replayer, Streams};
 use crate::replay::report::Fragmentation;
 use crate::trace::{Op, Trace};
 
-/// Our allocator, and the buffers that live.
+/// Our allocator, and the live buffers.
 pub(crate) struct Gpumem {
     live: Vec<Option<Buffer<u8>>>,
     streams: Vec<Stream>,
-    /// The simulated device that has work to do for each block, if it is behind.
+    /// The simulated device, if it lags behind and has work for each block.
     behind: Option<Sim>,
     allocator: Allocator,
 }
@@ -38,7 +38,7 @@ impl Gpumem {
         })
     }
 
-    /// An allocator that is there already.
+    /// Wraps an existing allocator.
     pub(crate) fn with(allocator: Allocator, trace: &Trace, streams: &Streams) -> Gpumem {
         Gpumem {
             live: std::iter::repeat_with(|| None).take(trace.slots).collect(),
@@ -48,17 +48,17 @@ impl Gpumem {
         }
     }
 
-    /// Most bytes that it may take, whoever said so.
+    /// Returns the most bytes that it may take, wherever that was set.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.allocator.budget()
     }
 
-    /// Whether there is a channel: one that was wished for cannot always be had.
+    /// Checks whether there is a channel, which cannot always be created.
     pub(crate) fn publishes(&self) -> bool {
         self.allocator.channel().is_ok()
     }
 
-    /// The state that a request found which was refused just now.
+    /// Returns the state that a request found when it was refused just now.
     pub(crate) fn out_of_memory(&self, requested: u64, why: &(dyn std::error::Error + 'static)) -> OutOfMemory {
         if let Some(Error::OutOfMemory(report)) = why.downcast_ref() {
             return OutOfMemory::from(&**report);
@@ -74,8 +74,8 @@ impl Gpumem {
         }
     }
 
-    /// Replays once more, looking at the figures after every request, for what only the moment of the peak can tell: when so much is
-    /// reserved as it was then, if that is known, or at each new peak. To look moves what lanes keep, so what is reserved later may be another number.
+    /// Replays once more and looks at the figures after every request, to find the state at the peak: the moment when the known
+    /// peak is reserved, or else the latest new peak. Looking changes what lanes keep, so later figures may differ.
     pub(crate) fn survey(
         &mut self,
         trace: &Trace,
@@ -159,7 +159,7 @@ impl Replayer for Gpumem {
                 .map(|call| (call.name(), device.calls(*call)))
                 .collect(),
             calls_ns: Some(device.calls_ns()),
-            aside_ns: 0,
+            untimed_ns: 0,
         }
     }
 
@@ -180,7 +180,7 @@ fn refused(error: Error) -> Refused {
     }
 }
 
-/// What a replay's channel is labelled with.
+/// Returns the job of a replay's channel.
 pub(crate) fn job(trace: &Path) -> String {
     let name = trace.file_name().unwrap_or_default().to_string_lossy();
     format!("replay {}", gpumem_text::clean(&name))

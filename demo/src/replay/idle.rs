@@ -1,10 +1,10 @@
-//! What allocates nothing: the cost of replaying itself.
+//! A replayer that allocates nothing, to measure the cost of the replay itself.
 
 use std::hint::black_box;
 
 use super::replayer::{Costs, Peaks, Refused, Replayer};
 
-/// Keeps a number per slot, as allocators keep blocks.
+/// Keeps one number per slot, as allocators keep blocks.
 pub(super) struct Idle(pub(super) Vec<u64>);
 
 impl Replayer for Idle {

@@ -1,4 +1,4 @@
-//! The driver's own allocators under replay: `cuMemAlloc`, and the stream-ordered pool.
+//! The driver's own allocators as replayers: `cuMemAlloc`, and the stream-ordered pool.
 
 use std::time::Instant;
 
@@ -12,19 +12,19 @@ use super::replayer::{Costs, Peaks, Refused, Replayer, Streams};
 use crate::gpu::{DriverMemory, OUT_OF_MEMORY};
 use crate::trace::{Op, Trace};
 
-/// How much more must be held than when the device was last asked for what is free, before it is asked again: its granularity. It
-/// is asked also at the first block, at the trace's peak, and where a request was refused: a trace need not hold so much.
-const GRAIN: u64 = 2 << 20;
+/// The device is queried for its free memory again once this much more is held, which is its granularity. It is also queried
+/// at the first block, at the trace's peak, and when a request was refused, because a trace may hold less than this.
+const GRANULARITY: u64 = 2 << 20;
 
-/// What a block takes of the device: a large one whole pages, while small ones share theirs.
+/// Returns the device memory that a block takes: large blocks take whole pages, while small ones share theirs.
 fn span(bytes: u64) -> u64 {
-    match bytes < GRAIN {
+    match bytes < GRANULARITY {
         true => bytes,
-        false => bytes.checked_next_multiple_of(GRAIN).unwrap_or(bytes),
+        false => bytes.checked_next_multiple_of(GRANULARITY).unwrap_or(bytes),
     }
 }
 
-/// The most that the blocks of a trace span.
+/// Returns the peak of the spans of a trace's live blocks.
 fn peak_span(trace: &Trace) -> u64 {
     let mut spans = vec![0; trace.slots];
     let (mut held, mut peak) = (0_u64, 0);
@@ -41,7 +41,7 @@ fn peak_span(trace: &Trace) -> u64 {
     peak
 }
 
-/// Where allocations come from.
+/// The source of allocations.
 enum Source {
     Sim(Sim),
     Plain(DriverMemory),
@@ -51,33 +51,33 @@ enum Source {
 /// A live block.
 #[derive(Clone, Copy, Default)]
 struct Held {
-    /// 0: none.
+    /// 0 for none.
     addr: u64,
     bytes: u64,
     stream: u16,
 }
 
-/// One of the driver's allocators, and the blocks that live.
+/// One of the driver's allocators, and the live blocks.
 pub(super) struct Mallocs {
     source: Source,
     device: Device,
     streams: Vec<Stream>,
     live: Vec<Held>,
-    /// Most bytes to take from the device; of the pool, which tells only how much it took at most, to hold.
+    /// The most bytes to take from the device. For the pool, which only reports its peak, the most bytes to hold.
     limit: Option<u64>,
     requested: u64,
-    /// What the live blocks [`span`], and the trace's peak of that; not reached once the device has refused a request.
+    /// The sum of the live blocks' [`span`], and the trace's peak of it, which is not reached if the device refuses a request.
     spanned: u64,
     peak: u64,
     refused: bool,
     allocs: u64,
     frees: u64,
-    /// Highest `spanned` at which the device was asked, and what it had given out most beyond `baseline`.
+    /// The highest `spanned` at which the device was queried, and the most it had given out beyond `baseline`.
     asked_at: u64,
     most_used: u64,
     baseline: u64,
-    aside_ns: u64,
-    aside_modelled_ns: u64,
+    untimed_ns: u64,
+    untimed_modelled_ns: u64,
 }
 
 impl Mallocs {
@@ -117,21 +117,21 @@ impl Mallocs {
             asked_at: 0,
             most_used: 0,
             baseline: 0,
-            aside_ns: 0,
-            aside_modelled_ns: 0,
+            untimed_ns: 0,
+            untimed_modelled_ns: 0,
         };
         mallocs.baseline = mallocs.used().map_err(|e| ReplayError::while_doing(doing, e))?;
         Ok(mallocs)
     }
 
-    /// What of the device is in use, by whomever.
+    /// Returns the device's memory in use by all programs.
     fn used(&self) -> Result<u64, String> {
         let memory = self.device.memory().map_err(|e| e.to_string())?;
         Ok(memory.total.saturating_sub(memory.free))
     }
 
-    /// Does what is none of the allocator's work: its time is put aside.
-    fn aside<R>(&mut self, work: impl FnOnce(&Mallocs) -> Result<R, String>) -> Result<R, String> {
+    /// Runs `work`, which is not the allocator's, and excludes its time.
+    fn untimed<R>(&mut self, work: impl FnOnce(&Mallocs) -> Result<R, String>) -> Result<R, String> {
         let modelled = |source: &Source| {
             if let Source::Sim(sim) = source {
                 sim.modelled_ns()
@@ -141,23 +141,23 @@ impl Mallocs {
         };
         let (began, before) = (Instant::now(), modelled(&self.source));
         let done = work(self);
-        self.aside_modelled_ns += modelled(&self.source) - before;
-        self.aside_ns += began.elapsed().as_nanos() as u64;
+        self.untimed_modelled_ns += modelled(&self.source) - before;
+        self.untimed_ns += began.elapsed().as_nanos() as u64;
         done
     }
 
-    /// Asks the device what it has given out.
+    /// Queries the memory that the device has given out beyond `baseline`.
     fn ask(&mut self) -> Result<u64, String> {
-        Ok(self.aside(Mallocs::used)?.saturating_sub(self.baseline))
+        Ok(self.untimed(Mallocs::used)?.saturating_sub(self.baseline))
     }
 
-    /// What it said, with what is held.
+    /// Records the result of a query.
     fn note(&mut self, used: u64) {
         self.asked_at = self.asked_at.max(self.spanned);
         self.most_used = self.most_used.max(used);
     }
 
-    /// Asks the device, unless it was with as much held.
+    /// Queries the device, unless it was queried with as much held.
     fn ask_at_new_peak(&mut self) -> Result<(), String> {
         if self.spanned > self.asked_at {
             let used = self.ask()?;
@@ -166,18 +166,18 @@ impl Mallocs {
         Ok(())
     }
 
-    /// Whether to ask the device after a block was taken. A simulated one is asked each time, which costs next to nothing.
+    /// Checks whether to query the device after a block was taken. A simulated one is queried each time, which is cheap.
     fn is_worth_asking(&self) -> bool {
         let (now, before) = (self.spanned, self.asked_at);
-        let grown = before == 0 || now >= before.saturating_add(GRAIN) || now >= self.peak;
+        let grown = before == 0 || now >= before.saturating_add(GRANULARITY) || now >= self.peak;
         self.limit.is_some() || matches!(self.source, Source::Sim(_)) || now > before && grown
     }
 
-    /// Asks the device, with a block that was taken just now. `false`: more than the limit, and the block went back.
+    /// Queries the device after a block was taken. Returns false if it exceeds the limit; the block is then freed.
     fn within_limit(&mut self, taken: Held) -> Result<bool, Refused> {
         let used = self.ask().map_err(Refused::Broken)?;
         if self.limit.is_some_and(|limit| used > limit) {
-            self.aside(|mallocs| mallocs.give_back(taken))
+            self.untimed(|mallocs| mallocs.give_back(taken))
                 .map_err(Refused::Broken)?;
             return Ok(false);
         }
@@ -185,7 +185,7 @@ impl Mallocs {
         Ok(true)
     }
 
-    /// `limit`: how the limit is told, as what is held may be below it.
+    /// Returns the refusal of a request. `limit` describes the limit, because the held memory may be below it.
     fn beyond_limit(&self, bytes: u64, limit: &str) -> Refused {
         let [bytes, held, most] = [bytes, self.requested, self.limit.unwrap_or(0)].map(bytes_to_pib);
         Refused::Memory(format!("{bytes} requested, {held} held, {limit} {most}").into())
@@ -284,13 +284,13 @@ impl Replayer for Mallocs {
             _ => (Call::Alloc.name(), Call::Free.name()),
         };
         let calls_ns = match &self.source {
-            Source::Sim(sim) => Some(sim.modelled_ns() - self.aside_modelled_ns),
+            Source::Sim(sim) => Some(sim.modelled_ns() - self.untimed_modelled_ns),
             _ => None,
         };
         Costs {
             calls: vec![(alloc, self.allocs), (free, self.frees)],
             calls_ns,
-            aside_ns: self.aside_ns,
+            untimed_ns: self.untimed_ns,
         }
     }
 
@@ -305,7 +305,7 @@ impl Replayer for Mallocs {
             }
             _ => {
                 self.ask_at_new_peak()?;
-                // Blocks that the device sees nothing of lie in memory that was taken before, for the context or by others.
+                // If the device reports no growth, the blocks lie in memory that was taken before, for the context or by others.
                 let known = self.most_used > 0 || self.asked_at == 0;
                 Ok(Peaks {
                     allocated: None,
@@ -318,7 +318,7 @@ impl Replayer for Mallocs {
 
 impl Drop for Mallocs {
     fn drop(&mut self) {
-        // Whatever failed is already the replay's error.
+        // A failure is already the replay's error.
         let _ = self.clear();
     }
 }

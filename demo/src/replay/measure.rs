@@ -1,4 +1,4 @@
-//! Passes over a trace, timed.
+//! Timed passes over a trace.
 
 use std::time::Instant;
 
@@ -8,15 +8,15 @@ use super::replayer::{Costs, Refused, Replayer};
 use super::report::{Failures, FirstFailure, MemoryPart, Pass, Report, TimePart};
 use crate::trace::{Op, Trace};
 
-/// How often the replay's own cost is measured; the least counts.
+/// How often the replay's own cost is measured; the lowest counts.
 const IDLE_PASSES: u32 = 3;
 
 /// One pass over the operations.
 struct Passed {
     ns: u64,
-    /// Places of refused requests.
+    /// Indices of refused requests.
     refused: Vec<usize>,
-    /// Why the first was.
+    /// Why the first one was refused.
     why: Option<String>,
 }
 
@@ -64,8 +64,8 @@ fn broken(at: usize, what: &str, why: String) -> ReplayError {
     ReplayError::while_doing(&format!("operation {}, {what}", at + 1), why)
 }
 
-/// Replays `passes` times; a report that lacks what only the caller knows.
-/// Whether the device is `simulated`, so that the times do not hold what its calls cost.
+/// Replays `passes` times and returns a report without the fields that only the caller knows. If the device is `simulated`,
+/// the times do not include the cost of driver calls.
 pub(super) fn measure(
     trace: &Trace,
     passes: u32,
@@ -124,7 +124,7 @@ pub(super) fn measure(
 }
 
 fn timed(trace: &Trace, ns: u64, before: &Costs, after: &Costs, out_of_memory: u64) -> Pass {
-    let ns = ns.saturating_sub(after.aside_ns - before.aside_ns);
+    let ns = ns.saturating_sub(after.untimed_ns - before.untimed_ns);
     let earlier = |name: &str| {
         before
             .calls
@@ -148,7 +148,7 @@ fn timed(trace: &Trace, ns: u64, before: &Costs, after: &Costs, out_of_memory: u
     }
 }
 
-/// What the loop itself takes of each operation, in nanoseconds.
+/// Measures the cost of the loop itself per operation, in nanoseconds.
 fn own_ns(trace: &Trace) -> Result<f64, ReplayError> {
     let mut idle = Idle(vec![0; trace.slots]);
     let mut least = u64::MAX;

@@ -1,11 +1,11 @@
-//! Replays recorded allocations through an allocator and says what memory and time they took.
+//! Replays recorded allocations through an allocator and reports the memory and time they took.
 //!
-//! A pass is the whole trace; what still lives at its end is freed before the next one. The first pass is the cold one: the
-//! allocator holds nothing. Time is that of the loop over the operations, and nothing else is in that loop: the trace is parsed
-//! before, peaks are kept by the allocator itself, and what only a look after every operation can tell comes from one more pass,
-//! on an allocator of its own ([`Fragmentation`]).
+//! A pass is the whole trace. Blocks still live at its end are freed before the next one. The first pass is cold: the allocator
+//! holds nothing. The time is that of the loop over the operations, and nothing else is in that loop: the trace is parsed
+//! before, the allocator itself keeps the peaks, and figures that need a look after every operation come from one more pass on
+//! a separate allocator ([`Fragmentation`]).
 //!
-//! The demo `replay` is another thing: it replays to be looked at, at a pace that its user sets ([`crate::Pace`]).
+//! The demo `replay` is different: it replays for the dashboard, at a pace that the user sets ([`crate::Pace`]).
 
 mod args;
 pub(crate) mod gpumem;
@@ -27,8 +27,8 @@ use gpumem_channel::DeviceKind;
 use gpumem_text::units::entries;
 
 use crate::args::DeviceChoice;
+use crate::blocking::stdout;
 use crate::gpu;
-use crate::patient::stdout;
 use crate::trace::{STDIN, Trace, TraceError};
 
 pub use args::{AllocatorChoice, ReplayArgs};
@@ -45,7 +45,7 @@ use text::{in_words, left_out};
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The file is no trace.
+    /// The file is not a trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// There is nothing to replay.
@@ -53,9 +53,9 @@ pub enum ReplayError {
     Nothing {
         /// The file.
         file: String,
-        /// What there is in it instead, behind a semicolon; empty for nothing.
+        /// The entries that were left out, after a semicolon; may be empty.
         left_out: String,
-        /// What may be the reason, behind a colon; empty for none.
+        /// The likely reason, after a colon; may be empty.
         hint: &'static str,
     },
     /// An allocator that does not exist on this device.
@@ -63,19 +63,19 @@ pub enum ReplayError {
         "cudamallocasync is the driver's own pool and exists on a GPU only: say --device cuda, or --allocator cudamalloc"
     )]
     NoPool,
-    /// An argument that means nothing here.
+    /// An argument that does not apply to this allocator.
     #[error("{argument} is for --allocator gpumem only")]
     NotForThis {
         /// Its name.
         argument: &'static str,
     },
-    /// A GPU is as far as it is.
+    /// `--behind` with a GPU, whose progress cannot be set.
     #[error("--behind is for the simulated device: say --device sim")]
     BehindOnGpu,
-    /// What the allocator is told cannot be read.
+    /// The allocator's configuration cannot be parsed.
     #[error(transparent)]
     Conf(#[from] ConfError),
-    /// What the allocator is told cannot work.
+    /// The allocator refuses its configuration.
     #[error("the allocator's settings: {0}")]
     Settings(gpumem_alloc::Error),
     /// The device cannot be used.
@@ -84,9 +84,9 @@ pub enum ReplayError {
     /// Something failed for another reason than too little memory.
     #[error("{doing}: {why}")]
     Failed {
-        /// What was done.
+        /// What the replay was doing.
         doing: String,
-        /// What the allocator or the driver says.
+        /// The error of the allocator or the driver.
         why: String,
     },
     /// The report could not be written.
@@ -95,7 +95,8 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// 1: something failed, the trace is none among that; 2: bad arguments; 3: no usable device; 0: nobody reads the report.
+    /// Returns 1 if something failed, an invalid trace included; 2 for bad arguments; 3 for no usable device; 0 if the reader of
+    /// the report is gone.
     pub fn exit_code(&self) -> u8 {
         match self {
             ReplayError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
@@ -120,10 +121,10 @@ impl ReplayError {
     }
 }
 
-/// Replays as this process's whole purpose: the report on stdout, an error on stderr. Returns the exit code.
+/// Replays as the process's only task: the report goes to stdout, an error to stderr. Returns the exit code.
 pub fn main(args: &ReplayArgs) -> u8 {
     if args.allocator == AllocatorChoice::Gpumem {
-        tell_without_effect(args);
+        print_notes(args);
     }
     let done = run(args).and_then(|report| {
         let text = if args.json {
@@ -138,9 +139,9 @@ pub fn main(args: &ReplayArgs) -> u8 {
     exit_code(done)
 }
 
-/// Whether a replay could begin, before anything is shown of it: an error that says why not is on stderr then, and the exit code is that
-/// of [`main`]. What can be read only once (a pipe, stdin) is left to whoever replays it, and so is a device that there is a driver for: to
-/// open one takes memory on it.
+/// Checks whether a replay can begin, before anything of it is shown. Writes an error to stderr and returns the exit code of
+/// [`main`]. Leaves out what can be read only once (a pipe, stdin) and devices with a driver, because opening one takes memory
+/// on it.
 pub fn check(args: &ReplayArgs) -> u8 {
     exit_code(check_settings(args).and_then(|()| {
         let once = |file: Metadata| !file.is_file() && !file.is_dir();
@@ -160,8 +161,8 @@ fn check_settings(args: &ReplayArgs) -> Result<(), ReplayError> {
     }
 }
 
-/// What of the allocator's options has no effect, on stderr. What is wrong with them is an error of the replay.
-fn tell_without_effect(args: &ReplayArgs) {
+/// Writes notes on options without effect to stderr. Errors in the options are reported by the replay.
+fn print_notes(args: &ReplayArgs) {
     for note in args.config().iter().flat_map(Config::without_effect) {
         let _ = writeln!(std::io::stderr(), "gpumem-tui replay: note: {note}");
     }
@@ -170,13 +171,13 @@ fn tell_without_effect(args: &ReplayArgs) {
 fn exit_code(done: Result<(), ReplayError>) -> u8 {
     let Err(error) = done else { return 0 };
     if error.exit_code() != 0 {
-        // Whoever closed stderr does not want to know.
+        // If stderr is closed, no one wants the message.
         let _ = writeln!(std::io::stderr(), "gpumem-tui replay: {error}");
     }
     error.exit_code()
 }
 
-/// A trace that has operations.
+/// Reads a trace, which must have operations.
 pub(crate) fn read(path: &Path) -> Result<Trace, ReplayError> {
     let trace = Trace::open(path)?;
     match trace.ops.is_empty() {
@@ -210,7 +211,7 @@ fn name(path: &Path) -> String {
 /// Replays a trace.
 ///
 /// # Errors
-/// See [`ReplayError`]. Requests that find too little memory are no error: the report counts them.
+/// See [`ReplayError`]. Requests that find too little memory are not an error: the report counts them.
 pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
     let ours = args.allocator == AllocatorChoice::Gpumem;
     let given = [
@@ -238,7 +239,7 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
             let segments = config.segments_on(device.info().virtual_memory).name();
             let silent = Config {
                 publish: Publish::Off,
-                // With a history blocks lie elsewhere: its events and stacks change nothing more.
+                // A history changes where blocks lie. Its events and stacks change nothing more.
                 history: match config.history {
                     History::Off => History::Off,
                     History::On { .. } => History::On {
@@ -252,13 +253,13 @@ pub fn run(args: &ReplayArgs) -> Result<Report, ReplayError> {
             let mut replayer = Gpumem::new(&device, config, &trace, &streams, args.behind)?;
             let (limit, publishing) = (replayer.limit(), replayer.publishes());
             let mut measured = measure(&trace, args.passes, &mut replayer, simulated)?;
-            // Two of them may not fit beside each other.
+            // Two allocators may not fit on the device at once.
             drop(replayer);
             let survey = |at_peak: Option<u64>| {
                 let mut again = Gpumem::new(&fresh(&device, args), silent.clone(), &trace, &streams, args.behind)?;
                 again.survey(&trace, at_peak)
             };
-            // On a GPU things may go otherwise the second time.
+            // On a GPU the second run may differ.
             measured.memory.fragmentation = match survey(measured.memory.peak_reserved)? {
                 Some(found) => Some(found),
                 None => survey(None)?,
@@ -305,7 +306,7 @@ fn simulated(args: &ReplayArgs) -> Device {
     })
 }
 
-/// A simulated device with nothing on it; of a real one there is only one.
+/// Returns an empty simulated device, or the same real one.
 fn fresh(device: &Device, args: &ReplayArgs) -> Device {
     match device.as_sim() {
         Some(_) => simulated(args),

@@ -1,4 +1,4 @@
-//! What replays operations: an allocator, and a place for the blocks that live.
+//! The trait of replayers: an allocator with the live blocks.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::trace::Trace;
 pub(crate) enum Refused {
     /// Too little memory. The reason is put into words only when it is shown.
     Memory(Box<dyn Error>),
-    /// Anything else: the replay ends.
+    /// Any other failure, which ends the replay.
     Broken(String),
 }
 
-/// What the driver was asked for so far.
+/// The driver calls so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Costs {
-    /// Calls by the driver's name for them.
+    /// The number of calls by their names.
     pub(crate) calls: Vec<(&'static str, u64)>,
-    /// What they would have cost on a real device, in nanoseconds; or on one what they did, if that is measured.
+    /// Their cost in nanoseconds: modelled on the simulated device, or measured on a real one if it is.
     pub(crate) calls_ns: Option<u64>,
-    /// Time spent on looking at the device, which is not the allocator's.
-    pub(crate) aside_ns: u64,
+    /// Time spent on querying the device, in nanoseconds, which is not the allocator's.
+    pub(crate) untimed_ns: u64,
 }
 
-/// Highest figures so far, in bytes; `None` where nobody keeps them.
+/// Peaks so far, in bytes; `None` where the allocator does not keep them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peaks {
     /// Held by the program after rounding.
@@ -38,11 +38,11 @@ pub(crate) struct Peaks {
     pub(crate) reserved: Option<u64>,
 }
 
-/// An allocator under replay. Slots and streams are the trace's.
+/// An allocator that a trace is replayed on. Slots and streams are the trace's.
 pub(crate) trait Replayer {
     /// Requests a block for a free slot.
     fn alloc(&mut self, slot: u32, bytes: u64, stream: u16) -> Result<(), Refused>;
-    /// Frees the block of a slot; nothing when its request was refused.
+    /// Frees the block of a slot; does nothing if its request was refused.
     fn free(&mut self, slot: u32) -> Result<(), String>;
     /// Frees every block.
     fn clear(&mut self) -> Result<(), String>;
@@ -50,7 +50,7 @@ pub(crate) trait Replayer {
     fn peaks(&mut self) -> Result<Peaks, String>;
 }
 
-/// A stream of the device for each of the trace.
+/// One stream of the device for each stream of the trace.
 pub(crate) struct Streams {
     pub(crate) handles: Vec<Stream>,
     /// Keeps the handles valid.
@@ -72,7 +72,8 @@ impl Streams {
                     streams._streams.push(stream);
                     handle
                 }
-                // A thread's own of the program that was recorded, which would be taken for one that has ended: the next numbers are no handles, either.
+                // A per-thread stream of the recorded program would be taken for that of a thread that has ended. The numbers
+                // after those are not used as handles, either.
                 _ if PER_THREAD_STREAMS.contains(number) => {
                     Stream(number - PER_THREAD_STREAMS.start + PER_THREAD_STREAMS.end)
                 }

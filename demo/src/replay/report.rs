@@ -1,4 +1,4 @@
-//! What a replay found: the one JSON object of `replay --json`, with the fields' names and units.
+//! The report of a replay: the JSON object of `replay --json`, with the names and units of its fields.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,29 @@ use crate::trace::Trace;
 /// The schema that every report names. Within one schema fields are only ever added.
 pub const SCHEMA: &str = "gpumem-replay/1";
 
-/// A replay. Sizes in bytes, times in nanoseconds; `null` where a figure is not to be had.
+/// The report of a replay. Sizes are in bytes, times in nanoseconds; unavailable figures are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// True on the simulated device: whoever shows a figure of this report labels it SIMULATED.
+    /// True on the simulated device. Every figure of this report must then be labelled SIMULATED.
     pub simulated: bool,
-    /// How many blocks a simulated device was behind: each is used by work, which is done once so many more were handed out.
+    /// How many blocks a simulated device lagged behind: each block is used by work that is done once so many more have been
+    /// allocated.
     pub behind: u64,
     /// The device's name.
     pub device: String,
-    /// Its memory.
+    /// The device's memory.
     pub device_total: u64,
     /// What was replayed.
     pub trace: TracePart,
-    /// Through what.
+    /// The allocator that served the requests.
     pub allocator: AllocatorPart,
     /// The memory it took.
     pub memory: MemoryPart,
     /// The time it took.
     pub time: TimePart,
-    /// Requests that found too little memory, in all passes. The replay goes on without them, and skips their frees.
+    /// Requests that found too little memory in all passes. The replay goes on without them and skips their frees.
     pub out_of_memory: Failures,
 }
 
@@ -54,7 +55,7 @@ impl Default for Report {
 /// What was replayed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TracePart {
-    /// Its file.
+    /// The file's name.
     pub file: String,
     /// `csv`, `rmm log` or `pytorch snapshot`.
     pub format: &'static str,
@@ -70,32 +71,33 @@ pub struct TracePart {
     pub recorded_failures: u64,
     /// Entries of a snapshot whose action is not known, which are not replayed.
     pub unknown_actions: u64,
-    /// What people are told of those.
+    /// The names of these actions, for the text report.
     #[serde(skip)]
     pub unknown_names: Vec<String>,
-    /// Operations that the recording lacks, of PyTorch's or RMM's: blocks that were live when it began, frees in its gaps. They are replayed.
+    /// Operations missing from a recording of PyTorch or RMM: blocks that were live when it began, frees in its gaps. They are
+    /// replayed.
     pub assumed: u64,
-    /// Further devices of the recording, which are not replayed: only the one with the longest history is.
+    /// Further devices of the recording. Only the one with the longest history is replayed.
     pub other_devices: u64,
-    /// Rows of a log and entries of a history that make no sense, which are not replayed.
+    /// Invalid rows of a log and entries of a history, which are not replayed.
     pub odd_rows: u64,
-    /// Frees of another size than their blocks have. They are replayed.
+    /// Frees with a different size than their blocks. They are replayed.
     pub other_sizes: u64,
-    /// Logs in the file, replayed one after the other.
+    /// Logs in the file, which are replayed in sequence.
     pub logs: u64,
-    /// Whether the file ends too early: what is there is replayed.
+    /// Whether the file is truncated. The operations before its end are replayed.
     pub cut: bool,
-    /// What people are told of the odd rows.
+    /// The invalid rows, for the text report.
     #[serde(skip)]
     pub odd: Option<String>,
-    /// What people are told besides.
+    /// Further notes, for the text report.
     #[serde(skip)]
     pub notes: Vec<String>,
-    /// Highest sum of bytes asked for and not freed.
+    /// Peak of requested bytes that were not freed.
     pub peak_requested: u64,
     /// Blocks that the trace never frees.
     pub live_at_end_blocks: u64,
-    /// Bytes of those.
+    /// Bytes of these blocks.
     pub live_at_end_bytes: u64,
     /// Time to read the file; no other time contains it.
     pub parse_ns: u64,
@@ -129,48 +131,49 @@ impl TracePart {
     }
 }
 
-/// Through what a trace was replayed.
+/// The allocator that served the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AllocatorPart {
     /// Its name on the command line.
     pub name: String,
     /// How our allocator took memory for large blocks; `null` for the others.
     pub segments: Option<String>,
-    /// Most bytes it was allowed, by whatever allows least; `null`: as many as the device has.
+    /// The most bytes it was allowed, by the lowest of all limits; `null` for no limit but the device's memory.
     pub limit: Option<u64>,
-    /// Whether it published meanwhile.
+    /// Whether it published during the replay.
     pub publishing: bool,
 }
 
 /// The memory of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MemoryPart {
-    /// Highest sum of bytes asked for, got, and not freed, in the first pass.
+    /// Peak of bytes requested, served and not freed in the first pass.
     pub peak_requested: u64,
-    /// Highest sum of blocks after rounding, in the first pass.
+    /// Peak of the same after rounding, in the first pass.
     pub peak_allocated: Option<u64>,
-    /// Most physical memory taken from the device in the first pass: all pools, all streams.
+    /// Peak of physical memory taken from the device in the first pass, over all pools and streams.
     pub peak_reserved: Option<u64>,
     /// `peak_reserved / peak_requested`.
     pub ratio: Option<f64>,
     /// `peak_reserved` of all passes.
     pub peak_reserved_of_all_passes: Option<u64>,
-    /// The state of our allocator when it first held its most memory; `null` for the others, which do not tell.
+    /// The state of our allocator when it first reached its reserved peak; `null` for the others, which do not report it.
     pub fragmentation: Option<Fragmentation>,
 }
 
-/// The state of an allocator at one moment of a first pass. Measured in a pass of its own, on a new allocator that does not publish.
+/// The state of an allocator at one moment of a first pass, measured in a separate pass on a new allocator that does not
+/// publish.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fragmentation {
-    /// The operation it was after, from 1.
+    /// The operation after which it was measured, from 1.
     pub operation: u64,
-    /// Bytes asked for and not freed at that moment.
+    /// Requested bytes that were not freed.
     pub requested: u64,
-    /// Those after rounding.
+    /// The same after rounding.
     pub allocated: u64,
     /// Physical memory taken from the device, as the allocator counts it.
     pub reserved: u64,
-    /// The same as the device counts it: what it has given out since the allocator was made, to whomever.
+    /// The same as the device counts it: what it has given out to all programs since the allocator was created.
     pub device_used: u64,
     /// 1 - requested / allocated; `null` when nothing was allocated.
     pub internal: Option<f64>,
@@ -180,19 +183,19 @@ pub struct Fragmentation {
     pub inactive_split: f64,
 }
 
-/// The time of a replay: of the loop over all operations, with the driver calls on a GPU. On the simulated device it holds that
-/// device's bookkeeping, and what the calls would cost is apart.
+/// The time of a replay: that of the loop over all operations, including the driver calls on a GPU. On the simulated device it
+/// includes the device's bookkeeping, and the modelled cost of calls is separate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TimePart {
-    /// Of the first pass.
+    /// Time per operation of the first pass.
     pub cold_ns_per_op: f64,
-    /// Of the best later pass, modelled driver calls counted; `null` when there was none.
+    /// Time per operation of the best later pass, including modelled driver calls; `null` if there was none.
     pub steady_ns_per_op: Option<f64>,
-    /// The pass that was, from 1.
+    /// The number of that pass, from 1.
     pub steady_pass: Option<u32>,
-    /// What the loop itself takes of each of these, as measured with an allocator that does nothing.
+    /// The cost of the loop itself per operation, measured with an allocator that does nothing.
     pub own_ns_per_op: f64,
-    /// `modelled` on the simulated device; `measured` on a GPU: within the times.
+    /// `modelled` on the simulated device; `measured` on a GPU, where it is part of the times.
     pub driver_cost: &'static str,
     /// Every pass.
     pub passes: Vec<Pass>,
@@ -201,14 +204,14 @@ pub struct TimePart {
 /// One pass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Pass {
-    /// In all.
+    /// The time of the whole pass.
     pub ns: u64,
-    /// Divided by the operations.
+    /// The same per operation.
     pub ns_per_op: f64,
     /// Driver calls by name.
     pub driver_calls: BTreeMap<String, u64>,
-    /// What these calls would cost on a GPU. On one what our allocator's did, within `ns`, but for questions and events (`cuStreamQuery`,
-    /// `cuEventQuery`, `cuEventRecord`); `null` for the others.
+    /// The modelled cost of these calls on a GPU. On a real one the measured cost for our allocator, which is part of `ns` and
+    /// leaves out queries and events (`cuStreamQuery`, `cuEventQuery`, `cuEventRecord`); `null` for the others.
     pub driver_ns: Option<u64>,
     /// Requests that found too little memory.
     pub out_of_memory: u64,
@@ -230,14 +233,14 @@ pub struct FirstFailure {
     pub pass: u32,
     /// The operation, from 1.
     pub operation: u64,
-    /// Bytes asked for.
+    /// The requested bytes.
     pub bytes: u64,
-    /// What the allocator says.
+    /// The allocator's message.
     pub message: String,
 }
 
 impl TimePart {
-    /// Fills in what follows from the passes.
+    /// Fills in the fields that follow from the passes.
     pub(super) fn settle(&mut self, simulated: bool) {
         let Some((first, later)) = self.passes.split_first() else {
             return;

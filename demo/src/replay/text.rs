@@ -1,4 +1,4 @@
-//! A report for people: at most 80 columns.
+//! The report as text of at most 80 columns.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use super::report::{Pass, Report, TracePart};
 use crate::paragraph;
 
 const WIDTH: usize = 80;
-/// Where a column of figures ends.
+/// The column at which figures end.
 const FIGURES: usize = 34;
-/// Most passes that are listed one by one.
+/// The most passes that are listed.
 const LISTED: usize = 10;
 
 impl Report {
-    /// The report as text.
+    /// Returns the report as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         head(self, &mut text);
@@ -57,7 +57,7 @@ fn head(report: &Report, text: &mut String) {
     about += &in_words(left_out(trace).chain(others));
     if trace.assumed > 0 {
         let assumed = plural(trace.assumed, "operation");
-        let _ = write!(about, "; {assumed} that the recording lacks among them");
+        let _ = write!(about, "; including {assumed} missing from the recording");
     }
     for note in &trace.notes {
         let _ = write!(about, "; {note}");
@@ -77,7 +77,7 @@ fn head(report: &Report, text: &mut String) {
     paragraph(text, "allocator  ", &about);
 }
 
-/// What is left out, behind what it is of.
+/// Returns a phrase with the parts that are left out, or an empty one.
 pub(super) fn in_words(left_out: impl Iterator<Item = String>) -> String {
     match left_out.collect::<Vec<_>>() {
         none if none.is_empty() => String::new(),
@@ -85,7 +85,7 @@ pub(super) fn in_words(left_out: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// What of a trace is not replayed.
+/// Returns the parts of a trace that are not replayed.
 pub(super) fn left_out(trace: &TracePart) -> impl Iterator<Item = String> {
     let kinds = [
         (trace.zero_sized, "of 0 bytes"),
@@ -105,7 +105,7 @@ pub(super) fn left_out(trace: &TracePart) -> impl Iterator<Item = String> {
 
 fn memory(report: &Report, text: &mut String) {
     let memory = &report.memory;
-    let unknown = || "not told".to_owned();
+    let unknown = || "not known".to_owned();
     let bytes = |value: Option<u64>| value.map_or_else(unknown, bytes_to_pib);
     line(text, "\nmemory in the first pass");
     figure(text, "peak requested", &bytes_to_pib(memory.peak_requested), "");
@@ -128,7 +128,7 @@ fn memory(report: &Report, text: &mut String) {
     figure(text, "ratio", &ratio, "peak reserved / peak requested");
     let mut left = plural(report.trace.live_at_end_blocks, "block");
     if report.out_of_memory.count > 0 {
-        left.push_str(", had none been refused");
+        left.push_str(", if none had been refused");
     }
     figure(
         text,
@@ -172,7 +172,7 @@ fn time(report: &Report, text: &mut String) {
     line(text, "\ntime in the allocator");
     let cost = match time.passes.first().and_then(|first| first.driver_ns) {
         Some(_) if modelled => "modelled cost",
-        Some(_) => "of it in calls",
+        Some(_) => "time in calls",
         None => "",
     };
     row(text, ["pass", "total", "an operation", "driver calls", cost]);
@@ -219,17 +219,17 @@ fn time(report: &Report, text: &mut String) {
         }
     }
     let where_ = if modelled {
-        "The totals hold the simulated device's bookkeeping; what its calls cost on a GPU is modelled, and apart."
+        "The totals include the simulated device's bookkeeping; the modelled cost of its calls is separate."
     } else {
         match time.passes.first().and_then(|first| first.driver_ns) {
             Some(_) => {
-                "The totals hold the driver calls, which are timed but for cuStreamQuery, cuEventQuery and cuEventRecord."
+                "The totals include the driver calls, which are timed except for cuStreamQuery, cuEventQuery and cuEventRecord."
             }
-            None => "The totals hold the driver calls.",
+            None => "The totals include the driver calls.",
         }
     };
     let own = format!(
-        "Of each operation {} are the replay itself. {where_}",
+        "The replay itself takes {} of each operation. {where_}",
         nanoseconds(time.own_ns_per_op)
     );
     paragraph(text, "  ", &own);
@@ -264,9 +264,9 @@ fn failures(report: &Report, text: &mut String) {
         first.message
     );
     paragraph(text, "  ", &about);
-    // What helps one request leaves the next ones to fail.
+    // The advice for one request may not be enough for the next ones.
     let peak = bytes_to_pib(report.trace.peak_requested);
-    paragraph(text, "  ", &format!("All of the trace asks for {peak} at its peak."));
+    paragraph(text, "  ", &format!("The whole trace requests {peak} at its peak."));
 }
 
 fn line(text: &mut String, what: &str) {

@@ -1,4 +1,4 @@
-//! Blocks that were live before a recording began: it frees them and never allocated them.
+//! Blocks that were live before a recording began: the recording frees them but does not allocate them.
 
 use std::collections::HashSet;
 
@@ -6,8 +6,8 @@ use super::Op;
 use super::builder::Wrong;
 use super::spread::Key;
 
-/// Most addresses that are remembered as freed. Beyond them what is not live is not taken for older than the recording: it may have been
-/// freed before.
+/// The most freed addresses that are remembered. Once there are more, a free of an unknown block is no longer taken for one
+/// that is older than the recording, because it may be a second free.
 const MOST_FREED: usize = 4 << 20;
 
 /// The blocks known so far.
@@ -15,17 +15,17 @@ const MOST_FREED: usize = 4 << 20;
 pub(super) struct Before {
     /// Their allocations, with their addresses.
     blocks: Vec<(u64, Op)>,
-    /// What was freed, whenever it was allocated.
+    /// All freed addresses, whenever their blocks were allocated.
     freed: HashSet<u64, Key>,
 }
 
 impl Before {
-    /// How many they are.
+    /// Returns the number of blocks.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether what is not live, and is freed, may be one of them; otherwise it is freed twice.
+    /// Checks whether a free of a block that is not live may be of an older one. Otherwise it is a second free.
     pub(super) fn may_have(&self, id: u64) -> bool {
         self.freed.len() < MOST_FREED && !self.freed.contains(&id)
     }
@@ -45,7 +45,7 @@ impl Before {
         Ok(())
     }
 
-    /// Their allocations in the order of their addresses: in which they were made nobody knows.
+    /// Returns their allocations in the order of their addresses. The order in which they were made is unknown.
     pub(super) fn allocs(mut self) -> impl Iterator<Item = Op> {
         self.blocks.sort_unstable_by_key(|(id, _)| *id);
         self.blocks.into_iter().map(|(_, alloc)| alloc)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_remembered_is_not_taken_for_older() {
+    fn frees_beyond_the_limit_are_not_taken_for_older() {
         let mut before = Before {
             freed: (1..MOST_FREED as u64).collect(),
             ..Before::default()

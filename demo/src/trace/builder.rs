@@ -1,4 +1,4 @@
-//! Makes a trace of operations on blocks with names.
+//! Builds a trace from operations on blocks with ids.
 
 use std::collections::{HashMap, TryReserveError};
 
@@ -11,35 +11,36 @@ use super::odd::Odd;
 use super::spread::Key;
 use super::{Format, Op, Trace};
 
-/// Most operations of a trace: 1.6 GB of memory, and a hundred times what the longest recorded one has.
+/// The most operations of a trace: 1.6 GB of memory, and a hundred times as many as the longest recorded trace has.
 pub(super) const MOST_OPERATIONS: usize = 100_000_000;
-/// Most blocks that live at once, which take half a gigabyte with what the allocator knows of them. Recorded programs have thousands.
+/// The most blocks that live at once. They take half a gigabyte including the allocator's records; recorded programs have
+/// thousands.
 const MOST_LIVE: usize = 4 << 20;
-/// Most streams: as many as our allocator keeps apart, which would end the replay at the next.
+/// The most streams. Our allocator tracks as many, and a replay with more would fail.
 const MOST_STREAMS: usize = 4096;
-/// The slot of a block of 0 bytes: it has none.
+/// Stands for the slot of a block of 0 bytes, which has none.
 const NOWHERE: u32 = u32::MAX;
 
-/// A trace in the making.
+/// A trace that is being built.
 #[derive(Default)]
 pub(super) struct Builder {
     ops: Vec<Op>,
-    /// Live blocks by name: slot and bytes.
+    /// Live blocks by id: slot and bytes.
     live: HashMap<u64, (u32, u64), Key>,
     streams: Vec<u64>,
     stream_index: HashMap<u64, u16, Key>,
-    /// What comes before `ops`, which have room for it.
+    /// Operations that will be put before those of the newest log. `ops` has reserved space for them.
     before: Before,
-    /// Where the operations of the newest log begin in `ops`.
+    /// The index in `ops` at which the newest log begins.
     begin: usize,
-    /// Frees that come after the next allocation at their address, by that address.
+    /// The number of frees, by address, that are expected after the next allocation at that address.
     late: HashMap<u64, u32, Key>,
     free_slots: Vec<u32>,
     slots: u32,
     requested: u64,
-    /// Of the newest log.
+    /// The peak of the newest log.
     peak_requested: u64,
-    /// Of those before.
+    /// The peak of the logs before it.
     peak_of_others: u64,
     zero_sized: u64,
     recorded_failures: u64,
@@ -67,7 +68,7 @@ impl From<TryReserveError> for Wrong {
 }
 
 impl Wrong {
-    /// In words; `name` is that of the block.
+    /// Describes the problem; `name` is that of the block.
     pub(super) fn what(self, name: &str) -> String {
         match self {
             Wrong::LiveAlready => format!("{name} is live already; expected one that is not, or its free first"),
@@ -94,7 +95,7 @@ impl Wrong {
         }
     }
 
-    /// The problem, at the column of the block's name, of its size or of its stream.
+    /// Returns the problem at the column of the block's name, size or stream.
     pub(super) fn at(self, row: &Row<'_>, [name_at, bytes_at, stream_at]: [usize; 3], name: &str) -> Problem {
         let limit = |column| Problem::Limit {
             line: row.line(),
@@ -107,7 +108,7 @@ impl Wrong {
             Wrong::TooManyLive => limit(name_at),
             Wrong::TooManyStreams => limit(stream_at),
             Wrong::TooManyOperations => limit(1),
-            // No field's fault, and that of no damage to the file.
+            // Neither a field nor a damaged file is the cause.
             Wrong::NoMemory => Problem::NoMemory { line: row.line() },
         }
     }
@@ -150,7 +151,7 @@ impl Builder {
         self.push(Op::Free { slot })
     }
 
-    /// An allocation at an address that may be live: its free is late then, or lacking.
+    /// Adds an allocation at an address that may be live. Its free is then late or missing.
     pub(super) fn alloc_again(&mut self, id: u64, bytes: u64, stream: u64) -> Result<(), Wrong> {
         if self.live.contains_key(&id) {
             if self.late.len() >= MOST_LIVE {
@@ -165,9 +166,9 @@ impl Builder {
         self.alloc(id, bytes, stream)
     }
 
-    /// A free that says on which stream, and how many bytes it frees; 0 for one that does not know it. Of blocks of 0 bytes none is kept.
+    /// Adds a free with its stream and size. A size of 0 is unknown; blocks of 0 bytes are not kept.
     ///
-    /// A block is freed whatever the size is; that it is another one is the answer then.
+    /// The block is freed even if the size differs from the allocated one; the difference is then returned.
     pub(super) fn free_sized(&mut self, id: u64, bytes: u64, stream: u64) -> Result<Option<Wrong>, Wrong> {
         let live = self.live.get(&id).map(|(_, bytes)| *bytes);
         let odd = match live {
@@ -192,7 +193,7 @@ impl Builder {
         Ok(odd)
     }
 
-    /// Whether the free of this address is one that was assumed before.
+    /// Checks whether this free was assumed before, and if so takes it from the assumed ones.
     fn take_late(&mut self, id: u64) -> bool {
         if self.late.is_empty() {
             return false;
@@ -208,7 +209,7 @@ impl Builder {
         true
     }
 
-    /// Another log begins: what lives at the end of the one before ends with its program, and addresses mean other blocks.
+    /// Begins another log. Blocks still live at the end of the previous one end with its program, and addresses mean new blocks.
     pub(super) fn next_log(&mut self) -> Result<(), Wrong> {
         let mut left = Vec::new();
         left.try_reserve_exact(self.live.len())?;
@@ -230,7 +231,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts what was live before the newest log before its operations.
+    /// Moves the allocations from before the newest log to its begin.
     fn settle(&mut self) {
         let before = std::mem::take(&mut self.before);
         let count = before.len();
@@ -238,13 +239,13 @@ impl Builder {
         self.ops[self.begin..].rotate_right(count);
     }
 
-    /// A block that was live all the time until now, and that nothing was said of.
+    /// Adds a block that must have been live since before the log.
     fn assume(&mut self, id: u64, bytes: u64, stream: u64) -> Result<(), Wrong> {
         let stream = self.stream(stream)?;
         if self.slots as usize == MOST_LIVE {
             return Err(Wrong::TooManyLive);
         }
-        // Beside all others of its log, at their peak, too: that keeps both the sum and the slots exact.
+        // It was live together with all other blocks of its log, at their peak, too, so sum and slots stay exact.
         self.peak_requested = self.peak_requested.checked_add(bytes).ok_or(Wrong::Overflow)?;
         self.requested += bytes;
         let slot = new_slot(&mut self.slots, &mut self.free_slots)?;
@@ -260,17 +261,17 @@ impl Builder {
         self.zero_sized += 1;
     }
 
-    /// Counts a request that had failed.
+    /// Counts a request that failed when it was recorded.
     pub(super) fn recorded_failure(&mut self) {
         self.recorded_failures += 1;
     }
 
-    /// Counts what neither asks for memory nor frees a block.
+    /// Counts an entry that neither requests nor frees memory.
     pub(super) fn other(&mut self) {
         self.others += 1;
     }
 
-    /// Counts an operation that the recording lacks.
+    /// Counts an operation that is missing from the recording.
     pub(super) fn assumed(&mut self) {
         self.assumed += 1;
     }
@@ -281,7 +282,7 @@ impl Builder {
             return Err(Wrong::TooManyOperations);
         }
         if all >= self.ops.capacity() {
-            // Twice as many, and no more than there may be.
+            // The capacity doubles up to the limit.
             let wanted = (2 * all).clamp(1 << 10, MOST_OPERATIONS);
             self.ops.try_reserve_exact(wanted - self.ops.len())?;
         }
@@ -290,7 +291,7 @@ impl Builder {
     }
 
     fn stream(&mut self, number: u64) -> Result<u16, Wrong> {
-        // Most programs stay on a stream for a while, or have one.
+        // Most programs have one stream or stay on one for a while.
         if let Some(index) = self.stream_index.get(&number) {
             return Ok(*index);
         }
@@ -327,10 +328,10 @@ impl Builder {
     }
 }
 
-/// A slot that no block had before.
+/// Returns a slot that no block had before.
 fn new_slot(slots: &mut u32, free_slots: &mut Vec<u32>) -> Result<u32, Wrong> {
     *slots += 1;
-    // All may be free some day: to free a block takes no memory.
+    // Room for all slots is reserved now, so that freeing a block never needs memory.
     free_slots.try_reserve(*slots as usize - free_slots.len())?;
     Ok(*slots - 1)
 }
@@ -340,8 +341,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_blocks_live_at_once_and_no_more() {
-        // Those of 0 bytes are kept, too.
+    fn number_of_live_blocks_is_limited() {
+        // Blocks of 0 bytes count, too.
         let mut builder = Builder {
             live: (0..MOST_LIVE as u64).map(|id| (id, (NOWHERE, 0))).collect(),
             ..Builder::default()

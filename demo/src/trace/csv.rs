@@ -6,7 +6,7 @@ use super::fields::Fields;
 
 pub(super) const HEADER: &str = "op,id,bytes,stream";
 
-/// Where a file has its columns.
+/// The columns of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     op: usize,

@@ -1,4 +1,4 @@
-//! Why a file is no trace.
+//! Why a file cannot be read as a trace.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,85 +25,85 @@ pub enum Problem {
     /// Compressed data that ends early or is damaged.
     #[error("the compressed data is cut off or damaged {}: {source}", after(*line))]
     Damaged {
-        /// The last line that was whole and was read before the damage was met; 0 for none.
+        /// The last complete line before the damage; 0 for none.
         line: u64,
-        /// What the decompressor says.
+        /// The decompressor's error.
         source: io::Error,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("is empty: a trace begins with a header line")]
     Empty,
-    /// It is known, and none that is read.
+    /// A known format that is not a trace.
     #[error("is {is}: {instead}")]
     Foreign {
         /// What it is.
         is: &'static str,
-        /// What would be right, and how to get it.
+        /// What is expected instead, and how to get it.
         instead: &'static str,
     },
-    /// Neither lines of text nor anything else that is known.
-    #[error("is a binary file of no kind that is known; expected {}", super::headers())]
+    /// Neither text nor a known format.
+    #[error("is a binary file of an unknown kind; expected {}", super::headers())]
     Binary,
-    /// What gzip makes of it is made by gzip.
+    /// The unpacked file is compressed, too.
     #[error("is compressed twice: unpack it once (gzip -d)")]
     CompressedTwice,
-    /// It is compressed, and not with gzip.
-    #[error("is compressed by {0}, and only what gzip compressed is read: unpack it first ({0} -d)")]
+    /// Compressed by another program than gzip.
+    #[error("is compressed by {0}, and only gzip can be read: unpack it first ({0} -d)")]
     CompressedBy(&'static str),
-    /// What gzip makes of it are more rows than files of its size have.
+    /// It unpacks to more rows than files of its size have.
     #[error(
-        "has more than {} rows once unpacked, too many for the {} bytes of it that were read: if it is no hostile one, unpack it \
+        "has more than {} rows once unpacked, too many for the {} bytes of it that were read: if you trust the file, unpack it \
         first (gzip -d)",
         count(*rows),
         count(*bytes)
     )]
     Packed {
-        /// Most rows.
+        /// The most rows allowed.
         rows: u64,
         /// Bytes of the file that were read.
         bytes: u64,
     },
-    /// This machine has no memory for all that it holds.
+    /// The machine has too little memory for the trace.
     #[error("line {line}: there is no memory for more operations")]
     NoMemory {
         /// Line, from 1.
         line: u64,
     },
-    /// Its characters are of two bytes, or four.
+    /// Text in UTF-16 or UTF-32.
     #[error("is in {0}, as some programs write text on Windows: convert it (iconv -f {0} -t UTF-8)")]
     Wide(&'static str),
-    /// A pickle or JSON that is no snapshot of PyTorch's.
-    #[error("is no memory snapshot, which is what torch.cuda.memory._dump_snapshot(FILE) writes: {0}")]
+    /// A pickle or JSON that is not a snapshot of PyTorch.
+    #[error("is not a memory snapshot, which torch.cuda.memory._dump_snapshot(FILE) writes: {0}")]
     NoSnapshot(String),
-    /// A snapshot of PyTorch's that cannot be read.
+    /// A snapshot of PyTorch that cannot be read.
     #[error("as a snapshot of PyTorch's: {}", advised(.0))]
     Snapshot(gpumem_snapshot::ReadError),
-    /// A snapshot of PyTorch's without a history.
+    /// A snapshot of PyTorch without a history.
     #[error(
         "is a snapshot {}: call torch.cuda.memory._record_memory_history() before the work that is to be recorded \
         (programs of gpumem-alloc: GPUMEM_ALLOC_CONF=history:on)",
         without(*entries)
     )]
     NoHistory {
-        /// How many entries it has, none of which tells enough.
+        /// The number of entries, none of which is a request.
         entries: u64,
     },
     /// A snapshot that is cut off before its history.
     #[error("is a snapshot that is cut off before its history ({0}): copy or write it again")]
     CutBefore(String),
-    /// So much of it is odd that the rest would mean nothing.
-    #[error("{first}; {} of {} make no more sense than that, and what is left would mean nothing", count(*odd), entries_or_rows(*all, *rows))]
+    /// Too many rows or entries are invalid.
+    #[error("{first}; {} of {} are invalid, too many to replay the rest", count(*odd), entries_or_rows(*all, *rows))]
     Odd {
-        /// What is wrong with the first.
+        /// What is wrong with the first one.
         first: String,
-        /// How many are odd.
+        /// The number of invalid ones.
         odd: u64,
-        /// Of so many.
+        /// The number of all.
         all: u64,
-        /// They are rows, and not entries.
+        /// Whether they are rows and not entries.
         rows: bool,
     },
-    /// Something is not as it should be in the history of a snapshot.
+    /// A request of a snapshot's history is invalid.
     #[error("request {number} of the history: {what}")]
     Request {
         /// The request, from 1.
@@ -111,7 +111,7 @@ pub enum Problem {
         /// What was found and what was expected.
         what: String,
     },
-    /// There is more than may be.
+    /// A limit is exceeded.
     #[error("line {line}, column {column}: {what}")]
     Limit {
         /// Line, from 1.
@@ -121,7 +121,7 @@ pub enum Problem {
         /// What was found and what was expected.
         what: String,
     },
-    /// A row is not as it should be.
+    /// A row is invalid.
     #[error("line {line}, column {column}: {what}")]
     At {
         /// Line, from 1.
@@ -150,7 +150,7 @@ impl From<gpumem_snapshot::ReadError> for Problem {
 }
 
 impl Problem {
-    /// The same of a file that is compressed: damage to it is not always seen where it is unpacked.
+    /// Returns the problem of a compressed file. Unpacking does not detect all damage, so the message mentions it.
     pub(super) fn of_compressed(self) -> Problem {
         match self {
             Problem::At { line, column, what } => Problem::At {
@@ -168,7 +168,7 @@ impl Problem {
     }
 }
 
-/// What is said of a compressed file besides.
+/// Added to messages about compressed files.
 const DOUBT: &str = "; the file is compressed and may be damaged (gzip -t tells)";
 
 fn without(entries: u64) -> String {
@@ -184,7 +184,7 @@ fn entries_or_rows(all: u64, rows: bool) -> String {
     format!("{} {what}", count(all))
 }
 
-/// With what to do about a pickle that would run something.
+/// Returns the error, with advice if a pickle would run code.
 fn advised(error: &gpumem_snapshot::ReadError) -> String {
     use gpumem_snapshot::{PickleError, ReadError};
     let advice = match error {

@@ -1,19 +1,19 @@
-//! The fields of a line: CSV as programs write it, and as pandas and spreadsheets write it again.
+//! The fields of a line: CSV as programs write it, and as pandas and spreadsheets rewrite it.
 
 use super::error::Problem;
 use super::lines::Row;
 use super::show;
 
-/// Most fields of a line that are looked at: the widest format has 12, and a table may have some of its own.
+/// The most fields of a line that are read. The widest format has 12, and a table may add some.
 const MOST: usize = 16;
-/// What fields are told apart by.
+/// The separators of fields.
 pub(super) const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// A field, without the blanks and quotes around it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Field<'a> {
     pub(super) text: &'a [u8],
-    /// Its first byte, from 1.
+    /// The position of its first byte in the line, from 1.
     pub(super) column: usize,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Fields<'a> {
         self.count
     }
 
-    /// Where a header has one of these names, in whatever case.
+    /// Returns the column of a header with one of these names, ignoring case.
     pub(super) fn find(&self, names: &[&str]) -> Option<usize> {
         let is = |field: &Field<'_>| {
             names
@@ -61,12 +61,12 @@ impl<'a> Fields<'a> {
         self.fields[..self.count].iter().position(is)
     }
 
-    /// The field in a column, if the line has so many.
+    /// Returns the field in a column, if the line has so many.
     pub(super) fn get(&self, column: usize) -> Option<Field<'a>> {
         self.fields[..self.count].get(column).copied()
     }
 
-    /// The field in a column.
+    /// Returns the field in a column, or the problem that the line ends before it.
     pub(super) fn field(&self, column: usize, expected: &str) -> Result<Field<'a>, Problem> {
         let ends = || {
             self.row
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
         self.get(column).ok_or_else(ends)
     }
 
-    /// A field that is a decimal number of 64 bits. pandas writes those of a column with gaps as `512.0`.
+    /// Parses a field as a decimal number of 64 bits. pandas writes the numbers of a column with gaps as `512.0`.
     pub(super) fn number(&self, column: usize, expected: &str) -> Result<(u64, usize), Problem> {
         let field = self.field(column, expected)?;
         let wrong = || self.row.unexpected(field.column, expected, field.text);
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
         Ok((number, field.column))
     }
 
-    /// A hexadecimal number with or without `0x`.
+    /// Parses a hexadecimal number with or without `0x`.
     pub(super) fn hexadecimal(&self, field: &Field<'_>, expected: &str) -> Result<u64, Problem> {
         let digits = field.text.strip_prefix(b"0x").unwrap_or(field.text);
         let wrong = || self.row.unexpected(field.column, expected, field.text);
@@ -119,7 +119,7 @@ impl<'a> Fields<'a> {
         Ok(number)
     }
 
-    /// Checks that a field is empty, or not there.
+    /// Checks that a field is empty or missing.
     pub(super) fn empty(&self, column: usize) -> Result<(), Problem> {
         match self.get(column) {
             Some(field) if !field.text.is_empty() => {
@@ -129,12 +129,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Checks that nothing follows so many columns; empty fields are nothing.
+    /// Checks that only empty fields follow the first `columns`.
     pub(super) fn end(&self, columns: usize) -> Result<(), Problem> {
         (columns..self.count).try_for_each(|column| self.empty(column))
     }
 
-    /// That a field is a number, but not one of 64 bits.
+    /// Returns the problem that a number does not fit into 64 bits.
     fn too_large(&self, field: &Field<'_>, expected: &str) -> Problem {
         self.row.at(
             field.column,
@@ -143,11 +143,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The first field of `text`, which begins at that byte of the line, and the bytes up to its end.
+/// Returns the first field of `text`, which begins at byte `at` of the line, and the number of bytes up to its end.
 fn field(text: &[u8], at: usize, separator: u8) -> (Field<'_>, usize) {
     let is_blank = |byte: &u8| *byte == b' ' || *byte == b'\t' && separator != b'\t';
     let end = text.iter().position(|byte| *byte == separator).unwrap_or(text.len());
-    // As nearly all fields are.
+    // Fast path for nearly all fields.
     if let (Some(first), Some(last)) = (text[..end].first(), text[..end].last())
         && !is_blank(first)
         && !is_blank(last)
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn blanks_and_quotes_are_no_part_of_a_field() {
+    fn blanks_and_quotes_are_not_part_of_a_field() {
         for (line, separator, expected) in [
             ("a,bc,,d", b',', &[("a", 1), ("bc", 3), ("", 6), ("d", 7)][..]),
             (" a , b\t,c ", b',', &[("a", 2), ("b", 6), ("c", 9)]),
             ("\"a\", \"b,c\" ,\"\"", b',', &[("a", 2), ("b,c", 7), ("", 14)]),
             ("a;b,c", b';', &[("a", 1), ("b,c", 3)]),
             ("a\t\tb", b'\t', &[("a", 1), ("", 3), ("b", 4)]),
-            // Quotes that are not closed are letters.
+            // Unclosed quotes are part of the text.
             ("\"a,b", b',', &[("\"a", 1), ("b", 4)]),
             ("a,", b',', &[("a", 1), ("", 3)]),
             ("  ", b',', &[("", 3)]),

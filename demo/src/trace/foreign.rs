@@ -1,18 +1,18 @@
-//! Files that are no traces, by what they are: people have many files about memory, and some look like traces.
+//! Recognises files that are not traces. People have many files about memory, and some look like traces.
 
 use super::error::Problem;
 use super::lines::MARK;
 
-/// How to get what is read instead.
+/// How to get a readable file instead.
 const SNAPSHOT: &str = "a memory snapshot is what torch.cuda.memory._dump_snapshot(FILE) writes";
 const LOG: &str = "the log of allocations is the CSV file that rmm.enable_logging(log_file_name=FILE) writes";
 const TRACES: &str =
     "a trace is RMM's log, a memory snapshot of PyTorch's, or a CSV file with the header op,id,bytes,stream";
 
-/// How far into a file a word may stand by which it is known.
+/// How far into a file its distinctive word may be, in bytes.
 const NEAR: usize = 4096;
 
-/// What a file is that begins so, if it is known and is none that is read. `head`: unpacked.
+/// Recognises a file by its unpacked beginning, if it is a known format that is not read.
 pub(super) fn named(head: &[u8]) -> Option<Problem> {
     let text = head.strip_prefix(MARK).unwrap_or(head).trim_ascii_start();
     let problem = |(is, instead)| Problem::Foreign { is, instead };
@@ -34,7 +34,7 @@ fn compressed(head: &[u8]) -> Option<Problem> {
     }
 }
 
-/// A byte order mark, or one byte of so many of what can be read.
+/// Recognises UTF-16 and UTF-32 by a byte order mark or by zero bytes.
 fn wide(head: &[u8]) -> Option<Problem> {
     match head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] | [1..=0x7f, 0, 0, 0, ..] | [0, 0, 0, 1..=0x7f, ..] => {
@@ -48,7 +48,7 @@ fn wide(head: &[u8]) -> Option<Problem> {
 }
 
 fn binary(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    /// The number that torch.save wrote first before PyTorch 1.6, as a pickle.
+    /// The pickled number with which files of torch.save began before PyTorch 1.6.
     const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
     if head.starts_with(b"PK\x03\x04") {
         let saved = near(head, b"data.pkl");
@@ -64,7 +64,7 @@ fn binary(head: &[u8]) -> Option<(&'static str, &'static str)> {
         return Some(("a tar archive", "unpack it first (tar -xf)"));
     }
     if !head.is_empty() && head.iter().all(|byte| *byte == 0) {
-        return Some(("of zeros", "it was not written or not copied whole"));
+        return Some(("full of zeros", "it was not written or copied completely"));
     }
     let known: [(&[u8], _); 11] = [
         (LEGACY, ("what torch.save wrote before PyTorch 1.6", SNAPSHOT)),
@@ -85,7 +85,7 @@ fn binary(head: &[u8]) -> Option<(&'static str, &'static str)> {
     let oldest: [&[u8]; 4] = [b"(d", b"}q", b"(lp", b"]q"];
     if oldest.iter().any(|begin| head.starts_with(begin)) {
         return Some((
-            "a pickle of protocol 0 or 1, and 2 to 5 are read",
+            "a pickle of protocol 0 or 1, and only 2 to 5 can be read",
             "write it again (pickle.dump(snapshot, file, protocol=4))",
         ));
     }
@@ -96,8 +96,8 @@ fn binary(head: &[u8]) -> Option<(&'static str, &'static str)> {
 fn words(text: &[u8]) -> Option<(&'static str, &'static str)> {
     if text.starts_with(b"version https://git-lfs.github.com/") {
         return Some((
-            "a pointer of Git LFS and not the file that it stands for",
-            "get that (git lfs pull)",
+            "a Git LFS pointer and not the file itself",
+            "get the file (git lfs pull)",
         ));
     }
     if text.first() == Some(&b'<') {
@@ -106,7 +106,7 @@ fn words(text: &[u8]) -> Option<(&'static str, &'static str)> {
             (false, false) => ("XML", TRACES),
             _ if near(&head, b"add_local_files") || near(&head, b"memoryviz") => (
                 "an HTML page of PyTorch's memory viewer",
-                "name the snapshot that it was made of",
+                "pass the snapshot that it was made from",
             ),
             _ => (
                 "an HTML page",
@@ -126,7 +126,7 @@ fn words(text: &[u8]) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// `[ 24740][16:33:00:198816][info  ] ...`.
+/// Checks for lines such as `[ 24740][16:33:00:198816][info  ] ...`.
 fn is_debug_log(text: &[u8]) -> bool {
     let Some(rest) = text.strip_prefix(b"[") else {
         return false;
@@ -144,7 +144,7 @@ fn json(text: &[u8]) -> Option<(&'static str, &'static str)> {
     let chrome = ("a Chrome trace, as torch.profiler exports them", SNAPSHOT);
     match text.first()? {
         b'{' => {
-            // What stands first says what it is: texts of a snapshot may hold any word.
+            // Only the first word counts, because the texts of a snapshot may have any word.
             let at = |word: &[u8]| text.windows(word.len()).position(|found| found == word);
             let words: [&[u8]; 6] = [
                 b"\"segments\"",
@@ -177,7 +177,7 @@ fn json(text: &[u8]) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether a word stands near the beginning.
+/// Checks whether a word is near the beginning.
 fn near(text: &[u8], word: &[u8]) -> bool {
     let text = &text[..text.len().min(NEAR)];
     text.windows(word.len()).any(|found| found == word)
@@ -191,9 +191,9 @@ mod tests {
         named(head).map_or_else(String::new, |problem| problem.to_string())
     }
 
-    /// Those of which there is no file among the cases.
+    /// Formats without a file in `tests/data/cases`.
     #[test]
-    fn files_are_known_by_how_they_begin() {
+    fn files_are_recognised_by_their_beginning() {
         for (head, expected) in [
             (&b"PK\x03\x04\x14\0notes.txt"[..], "is a zip archive: "),
             (
@@ -206,7 +206,7 @@ mod tests {
             (b"\x89PNG\r\n", "is a picture: "),
             (b"%PDF-1.7", "is a PDF document: "),
             (b"\x7fELF\x02", "is a program or a library: "),
-            (b"\0\0\0", "is of zeros: "),
+            (b"\0\0\0", "is full of zeros: "),
             (b"<html><body>Sign in", "is an HTML page: a download"),
             (b"\xef\xbb\xbf\n<?xml version='1.0'?>", "is XML: "),
             (b"[{\"name\": \"x\", \"ph\": \"X\"}", "is a Chrome trace"),
@@ -216,9 +216,9 @@ mod tests {
         }
     }
 
-    /// What stands first says what it is, whatever words follow.
+    /// Only the first word counts, whatever follows.
     #[test]
-    fn traces_are_not_taken_for_other_files() {
+    fn traces_are_not_mistaken_for_other_files() {
         for head in [
             &b"{\"segments\": [], \"x\": \"\\\"traceEvents\\\"\"}"[..],
             b"{\"device_traces\": [[]], \"traceEvents\": 1}",

@@ -1,4 +1,4 @@
-//! Lines of a file and the fields in them, with their places.
+//! The lines of a file, with their numbers.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};
@@ -10,41 +10,42 @@ use super::error::Problem;
 use super::packed::most_rows;
 use super::show;
 
-/// Longest line: many times what any format needs, so that a file without line ends takes no memory.
+/// The longest line in bytes, many times what any format needs. It bounds the memory for a file without line ends.
 const LONGEST: usize = 4096;
-/// Longest line that is left out as an odd one: what a program prints into its log. A file without line ends has no rows.
+/// The longest line that is skipped as invalid, such as output of a program in its log. A longer one is an error.
 const LONGEST_ODD: usize = 1 << 20;
-/// The byte order mark that people's editors begin a file with.
+/// The byte order mark that some editors put at the start of a file.
 pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 17;
 
-/// Most lines: a header, and as many rows as a trace may have operations, be they ones or not. What makes no operation takes time, too.
+/// The most lines: a header, and as many rows as a trace may have operations. Rows without an operation count, because they
+/// take time, too.
 const MOST: u64 = MOST_OPERATIONS as u64 + 1;
 
 /// The lines of a file.
 pub(super) struct Lines<'a> {
     from: &'a mut dyn Read,
     bytes: Vec<u8>,
-    /// What is left of `bytes`.
+    /// The unread part of `bytes`.
     start: usize,
     end: usize,
     line: u64,
-    /// Most lines.
+    /// The most lines.
     most: u64,
-    /// Bytes read so far of a file that is compressed.
+    /// Bytes read so far of a compressed file.
     packed: Option<&'a Cell<u64>>,
     ended: bool,
-    /// The compressed data ends early, after the last line that is told.
+    /// The compressed data ends early, after the last returned line.
     cut: bool,
-    /// The newest line has no end of its own: the file ends within it.
+    /// The newest line has no line end: the file ends within it.
     open: bool,
-    /// The newest line is longer than [`LONGEST`], and was left out.
+    /// The newest line is longer than [`LONGEST`] and was skipped.
     long: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// `packed`: the bytes read so far of the file that is unpacked here.
+    /// Reads lines from `from`. `packed` is the number of bytes read so far of a compressed file.
     pub(super) fn new(from: &'a mut dyn Read, packed: Option<&'a Cell<u64>>) -> Lines<'a> {
         Lines {
             from,
@@ -61,13 +62,13 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The last whole line before the compressed data ends early.
+    /// Returns the last complete line if the compressed data ends early.
     pub(super) fn cut_after(&self) -> Option<u64> {
         self.cut.then_some(self.line)
     }
 
-    /// The next line that is not empty, without its end (`\n` or `\r\n`). Of a first line that is too long there is the beginning, of
-    /// others nothing ([`Row::check_length`]).
+    /// Returns the next line that is not empty, without its end (`\n` or `\r\n`). A line that is too long is returned empty, or
+    /// as its beginning if it is the first ([`Row::check_length`]).
     pub(super) fn next(&mut self) -> Result<Option<Row<'_>>, Problem> {
         let (from, to) = loop {
             let Some((from, to)) = self.find()? else {
@@ -91,7 +92,7 @@ impl<'a> Lines<'a> {
         }))
     }
 
-    /// That there are no more rows than may be, of a compressed file by what was read of it.
+    /// Checks the number of rows. The limit of a compressed file depends on the bytes read of it.
     fn check_rows(&self) -> Result<(), Problem> {
         if self.line > self.most {
             let rows = count(self.most - 1);
@@ -117,7 +118,7 @@ impl<'a> Lines<'a> {
             let found = self.bytes[searched..self.end].iter().position(|byte| *byte == b'\n');
             let to = found.map_or(self.end, |at| searched + at);
             let from = self.start;
-            // What a file begins with says what it is, or that it is nothing known, without the rest of the line.
+            // The beginning of a file is enough to recognise its format.
             if to - from > LONGEST && self.line == 0 {
                 return Ok(Some((from, from + LONGEST)));
             }
@@ -128,7 +129,7 @@ impl<'a> Lines<'a> {
                 searched = self.refill()?;
                 continue;
             }
-            // Of a line that is not whole in compressed data nobody knows how much is lacking.
+            // The missing part of an incomplete line in compressed data is unknown, so it is dropped.
             if found.is_none() && (from == to || self.cut) {
                 return Ok(None);
             }
@@ -143,7 +144,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Passes over a line that is too long. None of it is told.
+    /// Skips a line that is too long, and returns an empty range for it.
     fn skip(&mut self) -> Result<(usize, usize), Problem> {
         self.long = true;
         let mut length = 0;
@@ -170,7 +171,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Reads on; where what is new begins.
+    /// Reads more bytes, and returns the index at which they begin.
     fn refill(&mut self) -> Result<usize, Problem> {
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -185,7 +186,7 @@ impl<'a> Lines<'a> {
         match read {
             Ok(0) => self.ended = true,
             Ok(count) => self.end += count,
-            // What came before it is whole.
+            // The lines before it are complete.
             Err(source) if source.kind() == ErrorKind::UnexpectedEof && self.line > 0 => {
                 self.ended = true;
                 self.cut = true;
@@ -212,28 +213,28 @@ impl<'a> Lines<'a> {
 pub(super) struct Row<'a> {
     line: u64,
     text: &'a [u8],
-    /// The file ends within it.
+    /// Whether the file ends within it.
     open: bool,
     long: bool,
 }
 
 impl<'a> Row<'a> {
-    /// Its number, from 1.
+    /// Returns its number, from 1.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
 
-    /// The whole line.
+    /// Returns the whole line.
     pub(super) fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// Whether the file ends within it.
+    /// Returns whether the file ends within it.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// That it is no longer than lines may be.
+    /// Checks that it is not too long.
     pub(super) fn check_length(&self) -> Result<(), Problem> {
         if self.long {
             let what = format!("the line is longer than {LONGEST} bytes; expected its end");
@@ -242,7 +243,7 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    /// A problem with what stands at a column.
+    /// Returns the problem that something unexpected was found at a column.
     pub(super) fn unexpected(&self, column: usize, expected: &str, found: &[u8]) -> Problem {
         let what = match found {
             [] => format!("nothing here; expected {expected}"),
@@ -251,7 +252,7 @@ impl<'a> Row<'a> {
         self.at(column, what)
     }
 
-    /// A problem at a column.
+    /// Returns a problem at a column.
     pub(super) fn at(&self, column: usize, what: String) -> Problem {
         Problem::At {
             line: self.line,
@@ -267,9 +268,9 @@ mod tests {
 
     use super::*;
 
-    /// Those that are empty count like others: a file of nothing else would never end.
+    /// Empty lines count as well: a file of nothing else could go on forever.
     #[test]
-    fn so_many_rows_are_read_and_no_more() {
+    fn number_of_rows_is_limited() {
         let read = |text: &str| {
             let mut from = text.as_bytes();
             let mut lines = Lines {
@@ -292,9 +293,9 @@ mod tests {
         }
     }
 
-    /// It may have more once more of it was read.
+    /// The limit grows as more of the file is read.
     #[test]
-    fn a_compressed_file_has_as_many_rows_as_its_size_allows() {
+    fn rows_of_a_compressed_file_are_limited_by_its_size() {
         let packed = Cell::new(100);
         let mut from = "a\nb\nc".as_bytes();
         let mut lines = Lines {

@@ -1,4 +1,4 @@
-//! Recorded allocations, read from files of several programs into one compact form.
+//! Reads recorded allocations from files of several programs into one compact form.
 //!
 //! The format is recognised by content:
 //!
@@ -8,16 +8,16 @@
 //! | RMM's log | `Thread,Time,Action,Pointer,Size,Stream` | as `rmm::mr::logging_resource_adaptor` writes them |
 //! | PyTorch's snapshot | a pickle or JSON | `torch.cuda.memory._dump_snapshot()` after `_record_memory_history()` |
 //!
-//! each plain or compressed with gzip. What is known and is none of them is told by its name (`foreign.rs`).
+//! Each may be plain or compressed with gzip. Other known formats are named in the error (`foreign.rs`).
 //!
-//! A log is read as it is: columns are found by their names, separated by commas, semicolons or tabs, with quotes, blanks and further columns.
-//! A row that makes no sense is left out, counted, and the first of them is told ([`Odd`]); a file that is cut off is replayed up to there. A
-//! file is refused where more rows are odd than are not.
+//! Columns are found by their names. They may be separated by commas, semicolons or tabs, with quotes, blanks and further
+//! columns. Invalid rows are left out and counted, and the first of them is reported ([`Odd`]). A truncated file is replayed up
+//! to its end. A file is refused if more rows are invalid than valid.
 //!
-//! Files are hostile until read: every error names its line and column, and nothing of a file is
-//! kept but numbers and a few short texts. Memory and time are bounded: of lines there is one at a time and as many as there may be operations, of operations
-//! and of blocks that live at once there are no more than `builder.rs` allows, of a compressed file no more lines than its size allows (`packed.rs`), and
-//! what a snapshot takes while it is read is bounded by its size, too ([`Limits`]).
+//! Files are not trusted. Every error names its line and column, and only numbers and a few short texts of a file are kept.
+//! Memory and time are bounded: one line is held at a time, the number of lines, operations and live blocks is limited
+//! (`builder.rs`), a compressed file has no more lines than its size allows (`packed.rs`), and the memory for reading a snapshot
+//! is bounded by its size, too ([`Limits`]).
 
 mod before;
 mod builder;
@@ -55,26 +55,26 @@ pub use odd::Odd;
 use packed::Counted;
 use rows::rows;
 
-/// What stdin is called among files.
+/// The path that stands for stdin.
 pub const STDIN: &str = "/dev/stdin";
 
-/// Bytes by which a file is known, and of what gzip makes of them.
+/// The bytes of a file, and of its unpacked beginning, that its format is recognised by.
 const HEAD: u64 = 1 << 16;
 
-/// One operation of a program. Blocks are known by *slot*: a number that is reused once its block is freed, so that slots are few
-/// and whoever replays can keep its blocks in an array.
+/// One operation of a program. Blocks are identified by *slot*, a number that is reused once its block is freed, so that a
+/// replayer can keep its blocks in a small array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A request of at least one byte.
     Alloc {
-        /// Where the block is kept; free at this point.
+        /// The block's slot, which is free before this operation.
         slot: u32,
         /// Index into [`Trace::streams`].
         stream: u16,
         /// Bytes asked for.
         bytes: u64,
     },
-    /// The end of the block in this slot.
+    /// The free of the block in a slot.
     Free {
         /// Its slot.
         slot: u32,
@@ -88,12 +88,12 @@ pub enum Format {
     Csv,
     /// The log of RMM's logging adaptor.
     RmmLog,
-    /// A snapshot of PyTorch's with a history.
+    /// A snapshot of PyTorch with a history.
     PyTorch,
 }
 
 impl Format {
-    /// Its name in reports.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "csv",
@@ -114,39 +114,40 @@ pub struct Trace {
     pub ops: Vec<Op>,
     /// The streams as the file numbers them.
     pub streams: Vec<u64>,
-    /// How many slots the operations use: the most blocks that live at once.
+    /// The number of slots that the operations use, which is the most blocks that live at once.
     pub slots: usize,
-    /// Highest sum of bytes asked for and not freed yet.
+    /// Peak of requested bytes that were not freed.
     pub peak_requested: u64,
     /// Blocks that are never freed.
     pub live_blocks: u64,
-    /// Bytes of those.
+    /// Bytes of these blocks.
     pub live_bytes: u64,
-    /// Requests of 0 bytes, which are no operations here, nor are their frees.
+    /// Requests of 0 bytes. They and their frees are not in `ops`.
     pub zero_sized: u64,
-    /// Requests that had failed when the trace was recorded, which are no operations here.
+    /// Requests that failed when the trace was recorded. They are not in `ops`.
     pub recorded_failures: u64,
-    /// Operations that the recording lacks, of PyTorch's or RMM's: blocks that were live when it began, frees in its gaps.
+    /// Operations missing from a recording of PyTorch or RMM: blocks that were live when it began, frees in its gaps.
     pub assumed: u64,
-    /// Entries that neither ask for memory nor free a block: frees of 0 bytes in RMM's logs, what the allocator did in PyTorch's histories.
+    /// Entries that neither request nor free memory: frees of 0 bytes in RMM's logs, actions of the allocator itself in PyTorch's
+    /// histories.
     pub others: u64,
-    /// Entries of PyTorch's histories with an action that is not known: they may have been requests.
+    /// Entries of PyTorch's histories with an unknown action. They may have been requests.
     pub unknown_actions: u64,
-    /// The names of some of these actions, cleaned and cut; `...` for the rest.
+    /// The names of some of these actions, cleaned and shortened; `...` stands for the rest.
     pub unknown_names: Vec<String>,
-    /// Further devices of the recording, whose operations are not here.
+    /// Further devices of the recording, whose operations are not in `ops`.
     pub other_devices: u64,
-    /// What is odd about the file.
+    /// Faults of the file that do not prevent a replay.
     pub odd: Odd,
 }
 
 impl Trace {
-    /// Reads a file, or [stdin](STDIN) from where it is.
+    /// Reads a file, or [stdin](STDIN) from its current position.
     ///
     /// # Errors
-    /// When it cannot be read or is no trace; with the file's name, and line and column where there are such.
+    /// When it cannot be read or is not a trace. The error names the file, and line and column where there are any.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
-        // A socket cannot be opened by a name, nor what another user opened for us.
+        // Neither a socket nor a file that another user opened for us can be opened by its name.
         let file = match path == Path::new(STDIN) {
             true => std::io::stdin().as_fd().try_clone_to_owned().map(File::from),
             false => File::open(path),
@@ -159,10 +160,10 @@ impl Trace {
             })
     }
 
-    /// Reads from anything.
+    /// Reads a trace from a reader.
     ///
     /// # Errors
-    /// When it cannot be read or is no trace.
+    /// When it cannot be read or is not a trace.
     pub fn read(from: impl Read) -> Result<Trace, Problem> {
         let bytes = Cell::new(0);
         let from = Counted { from, bytes: &bytes };
@@ -172,7 +173,7 @@ impl Trace {
         let compressed = head.starts_with(&[0x1f, 0x8b]);
         let mut unpacked = Vec::new();
         if compressed {
-            // Where it is damaged is told by whoever reads on; that it ends early is how the head of a long file looks.
+            // Damage is reported by the code that reads on. An early end is normal for the head of a long file.
             let _ = MultiGzDecoder::new(&head[..]).take(HEAD).read_to_end(&mut unpacked);
         }
         let begin = if compressed { &unpacked } else { &head };
@@ -189,7 +190,7 @@ impl Trace {
         trace.map(|trace| Trace { compressed, ..trace })
     }
 
-    /// The bytes asked for that lived at once at most, when the requests at these places (ascending) were refused.
+    /// Returns the peak of requested bytes if the requests at these indices (ascending) are refused.
     pub fn peak_requested_without(&self, refused: &[usize]) -> u64 {
         let mut sizes = vec![0; self.slots];
         let (mut now, mut peak, mut refused) = (0u64, 0, refused.iter().peekable());
@@ -208,30 +209,30 @@ impl Trace {
     }
 }
 
-/// Whether a pickle begins here, or JSON, before which people's editors leave a byte order mark and white space.
+/// Checks whether a pickle or JSON begins here. Editors may have put a byte order mark and white space before JSON.
 fn begins_a_snapshot(head: &[u8]) -> bool {
     let text = head.strip_prefix(lines::MARK).unwrap_or(head).trim_ascii_start();
     head.starts_with(&[0x80]) || matches!(text.first(), Some(b'{' | b'['))
 }
 
-/// Reads a snapshot, whose reader takes it compressed, too.
+/// Reads a snapshot. Its reader also accepts compressed ones.
 fn snapshot(from: impl Read) -> Result<Trace, Problem> {
     let most = Limits::default().input;
     let mut bytes = Vec::new();
-    // One more than is allowed, so that too many are refused and not cut off.
+    // One more byte than allowed, so that a file that is too long is refused and not truncated.
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     let (snapshot, damage) = Snapshot::from_damaged(&bytes)?;
     drop(bytes);
     pytorch::trace(&snapshot, damage)
 }
 
-/// What a file begins with.
+/// Describes the expected beginning of a file.
 fn headers() -> String {
     let (ours, rmm) = (csv::HEADER, rmm::HEADER);
     format!("the header {ours:?} or {rmm:?} (without Thread and Time, too), or a snapshot of PyTorch's")
 }
 
-/// A piece of a file as a message may show it: in quotes, escaped, not too long.
+/// Formats a piece of a file for a message: quoted, escaped and shortened.
 fn show(text: &[u8]) -> String {
     const LONGEST: usize = 48;
     let shown = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);

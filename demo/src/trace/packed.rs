@@ -1,20 +1,21 @@
-//! How many rows a compressed file may have.
+//! Limits the number of rows of a compressed file.
 
 use std::cell::Cell;
 use std::io::{Read, Result};
 
-/// Rows that every compressed file may have.
+/// The rows that every compressed file may have.
 const LEAST: u64 = 4 << 20;
-/// Rows that it may have for each of its bytes beyond [`LEAST`]. Recorded programs have a third of one, and gzip can make two hundred.
-/// A file of a megabyte takes 0.2 GiB for its operations so, and less than half of one with its blocks: names that differ take room in it.
+/// Further rows allowed per byte of the file. Recorded programs have a third of a row per byte, and gzip can produce two
+/// hundred. With this limit a file of a megabyte takes 0.2 GiB for its operations, and less than half a GiB including its
+/// blocks, because different ids take space in the file.
 const PER_BYTE: u64 = 8;
 
-/// Rows that a file may have of which so many bytes were read.
+/// Returns the rows that a compressed file may have once `packed` bytes of it have been read.
 pub(super) fn most_rows(packed: u64) -> u64 {
     packed.saturating_mul(PER_BYTE).saturating_add(LEAST)
 }
 
-/// A file whose bytes are counted as they are read: of a pipe nobody knows the size before.
+/// A reader that counts its bytes, because the size of a pipe is not known in advance.
 pub(super) struct Counted<'a, R> {
     pub(super) from: R,
     pub(super) bytes: &'a Cell<u64>,
@@ -32,9 +33,9 @@ impl<R: Read> Read for Counted<'_, R> {
 mod tests {
     use super::*;
 
-    /// Ten times what recorded programs have, 2.7 to 5 bytes of a compressed file for each row; and 16 bytes of memory for each.
+    /// The limit is ten times what recorded programs have: 2.7 to 5 bytes of a compressed file, and 16 bytes of memory, per row.
     #[test]
-    fn real_files_have_room_and_small_ones_do_not_take_gigabytes() {
+    fn real_files_fit_and_small_ones_do_not_take_gigabytes() {
         for packed in [1_000, 2_091_362, 1 << 30] {
             assert!(most_rows(packed) > 10 * packed * 10 / 27);
         }

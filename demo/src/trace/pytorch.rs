@@ -1,4 +1,4 @@
-//! PyTorch's snapshots with a history: the requests of one device, as [`Snapshot::requests`] tells them.
+//! PyTorch's snapshots with a history: the requests of one device, from [`Snapshot::requests`].
 
 use std::cmp::Reverse;
 
@@ -10,12 +10,12 @@ use super::error::Problem;
 use super::odd::Odd;
 use super::{Format, Trace};
 
-/// Most unknown actions that are told by name.
+/// The most unknown actions that are named.
 const NAMED: usize = 3;
-/// Most characters of such a name.
+/// The most characters of such a name.
 const LONGEST: usize = 32;
 
-/// The trace of the device with the longest history.
+/// Returns the trace of the device with the longest history.
 pub(super) fn trace(snapshot: &Snapshot, damage: Damage) -> Result<Trace, Problem> {
     let histories = snapshot.device_traces.iter().enumerate();
     let longest = histories.max_by_key(|(device, entries)| (entries.len(), Reverse(*device)));
@@ -46,7 +46,7 @@ pub(super) fn trace(snapshot: &Snapshot, damage: Damage) -> Result<Trace, Proble
         use Action::{Alloc, FreeCompleted, FreeRequested, Oom, Other};
         matches!(action, Alloc | FreeRequested | FreeCompleted | Oom | Other(_))
     };
-    // One entry is what a history of one keeps, and what a snapshot leaves of itself.
+    // A single entry is the snapshot's own, in a history that keeps one.
     if all <= 1 || !entries.iter().any(|entry| tells(entry.action)) {
         return Err(match odd.cut {
             Some(why) => Problem::CutBefore(why),
@@ -61,7 +61,7 @@ pub(super) fn trace(snapshot: &Snapshot, damage: Damage) -> Result<Trace, Proble
             Action::Oom => builder.recorded_failure(),
             Action::Other(name) => {
                 unknown_actions += 1;
-                // One more than is told, so that it is known that there are more.
+                // One more than is named, to know that there are more.
                 if unknown.len() <= NAMED && !unknown.contains(&name) {
                     unknown.push(name);
                 }
@@ -78,14 +78,14 @@ pub(super) fn trace(snapshot: &Snapshot, damage: Damage) -> Result<Trace, Proble
             number,
             what: wrong.what(&format!("the block at 0x{:x}", request.addr)),
         })?;
-        // One of 0 bytes is no operation.
+        // A request of 0 bytes is not an operation.
         if !request.recorded && request.size > 0 {
             builder.assumed();
         }
     }
-    let told = snapshot.device_traces.iter().filter(|entries| !entries.is_empty());
+    let with_history = snapshot.device_traces.iter().filter(|entries| !entries.is_empty());
     Ok(Trace {
-        other_devices: (told.count() as u64).saturating_sub(1),
+        other_devices: (with_history.count() as u64).saturating_sub(1),
         unknown_actions,
         unknown_names: names(snapshot, &unknown),
         odd,
@@ -93,7 +93,7 @@ pub(super) fn trace(snapshot: &Snapshot, damage: Damage) -> Result<Trace, Proble
     })
 }
 
-/// Names as people may read them, whatever the file has there.
+/// Returns names that are safe to print, whatever the file has there.
 fn names(snapshot: &Snapshot, ids: &[TextId]) -> Vec<String> {
     let name = |id: &TextId| {
         let text = snapshot.tables.get_text(*id);

@@ -1,4 +1,4 @@
-//! Histories of snapshots: a made one with gaps, and a real one.
+//! Histories of snapshots: a made-up one with gaps, and a real one.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -20,9 +20,9 @@ const SNAPSHOT: &str = r#"{"segments": [{"device": 0, "address": 4096, "total_si
    {"action": "free_completed", "addr": 8000, "size": 20, "stream": 0}
  ]]}"#;
 
-/// What was live before the recording comes first, and gaps in it do no harm.
+/// Blocks that were live before the recording come first, and gaps do no harm.
 #[test]
-fn the_history_of_a_snapshot_is_read() {
+fn history_of_a_snapshot_is_read() {
     for bytes in [SNAPSHOT.as_bytes().to_vec(), gzip(SNAPSHOT.as_bytes())] {
         let trace = read(&bytes).unwrap();
         let expected = [
@@ -63,9 +63,10 @@ fn the_history_of_a_snapshot_is_read() {
     assert!(matches!(read(b"\x80\x02cos\nsystem\n."), Err(Problem::Snapshot(_))));
 }
 
-/// Up to the last entry that is whole, and without the blocks of its end: some of them were allocated in what is lacking.
+/// It is read up to its last complete entry. Blocks live at its end may have been allocated in the missing part, so they are
+/// not assumed.
 #[test]
-fn a_snapshot_that_is_cut_off_is_read_up_to_there() {
+fn truncated_snapshot_is_read_up_to_its_end() {
     for cut in [2, 100] {
         let said = read(&SNAPSHOT[..cut]).unwrap_err().to_string();
         assert!(
@@ -86,9 +87,9 @@ fn a_snapshot_that_is_cut_off_is_read_up_to_there() {
     assert_eq!((trace.ops.len(), trace.odd.rows), (3, 0));
 }
 
-/// As in other formats, where it has a line.
+/// Other formats report the line for these.
 #[test]
-fn what_the_history_itself_contradicts_is_counted_and_said() {
+fn contradictions_in_the_history_are_counted_and_reported() {
     let event = |action: &str, size: u64| format!(r#"{{"action": "{action}", "addr": 512, "size": {size}}}"#);
     let odd = |events: &[String]| {
         let history = format!(r#"{{"device_traces": [[], [{}]]}}"#, events.join(","));
@@ -105,20 +106,20 @@ fn what_the_history_itself_contradicts_is_counted_and_said() {
     let other = "device 1, entry 1: frees 8 bytes at 0x200, where entry 0 allocated 7";
     let (ops, found) = odd(&[event("alloc", 7), event("free_requested", 8)]).unwrap();
     assert_eq!((ops, found.sizes, &*found.first_size, found.rows), (2, 1, other, 0));
-    // A size that is not known is none.
+    // An unknown size is not a different one.
     let (ops, found) = odd(&[event("alloc", 7), event("free_requested", 0)]).unwrap();
     assert_eq!((ops, found), (2, Default::default()));
     let (ops, _) = odd(&[event("free_requested", 0), event("alloc", 7)]).unwrap();
     assert_eq!(ops, 1);
     let again = vec![event("free_requested", 7); 5];
     let said = odd(&[&whole[..], &again].concat()).unwrap_err().to_string();
-    let most = "; 5 of 8 entries make no more sense than that, and what is left would mean nothing";
+    let most = "; 5 of 8 entries are invalid, too many to replay the rest";
     assert_eq!(said, format!("{twice}{most}"));
 }
 
-/// So many are kept where nobody asked for more, and what remains is the snapshot's own entry.
+/// One entry is kept by default, and it is the snapshot's own.
 #[test]
-fn a_history_of_one_entry_recorded_nothing() {
+fn history_of_one_entry_recorded_nothing() {
     let entry = |action: &str| format!(r#"{{"action": "{action}", "addr": 512, "size": 7}}"#);
     let history = |entries: &str| read(format!(r#"{{"device_traces": [[{entries}]]}}"#));
     for action in ["snapshot", "alloc", "free_completed"] {
@@ -134,17 +135,17 @@ fn a_history_of_one_entry_recorded_nothing() {
     assert!(said.starts_with(expected), "{said}");
 }
 
-/// The free between them is not recorded, but of what is no operation none is lacking.
+/// The free between them is not recorded. Blocks of 0 bytes are not operations, so no operation is missing.
 #[test]
-fn a_block_of_0_bytes_that_is_allocated_twice_lacks_no_operation() {
+fn repeated_block_of_0_bytes_misses_no_free() {
     let entry = r#"{"action": "alloc", "addr": 512, "size": 0}"#;
     let trace = read(format!(r#"{{"device_traces": [[{entry}, {entry}]]}}"#)).unwrap();
     assert_eq!((trace.ops.len(), trace.zero_sized, trace.assumed), (0, 2, 0));
 }
 
-/// They may be requests that are misspelt, so that they are told apart from what means nothing to a replay.
+/// They may be misspelt requests, so they are not counted as irrelevant entries.
 #[test]
-fn actions_that_are_not_known_are_counted_and_named() {
+fn unknown_actions_are_counted_and_named() {
     let read_all = |actions: &[&str]| {
         let entry = |action: &&str| format!(r#"{{"action": "{action}", "addr": 512, "size": 7}}"#);
         let entries: Vec<String> = actions.iter().map(entry).collect();
@@ -179,9 +180,9 @@ fn actions_that_are_not_known_are_counted_and_named() {
     );
 }
 
-/// {"device_traces": [[{"action": ..., "addr": 5, "size": 7}, the same]]} with an action that is no UTF-8.
+/// `{"device_traces": [[{"action": ..., "addr": 5, "size": 7}, the same]]}` with an action that is not UTF-8.
 #[test]
-fn an_action_that_is_no_text_is_one_that_is_not_known() {
+fn action_that_is_not_text_is_unknown() {
     let pickle = b"\x80\x02}X\x0d\0\0\0device_traces]](}(X\x06\0\0\0actionX\x05\0\0\0fr\xffeeX\x04\0\0\0addrK\x05X\x04\0\0\0sizeK\x07u2eas.";
     let trace = read(pickle).unwrap();
     assert_eq!(
@@ -191,7 +192,7 @@ fn an_action_that_is_no_text_is_one_that_is_not_known() {
 }
 
 #[test]
-fn what_editors_leave_before_json_is_skipped() {
+fn byte_order_mark_and_blanks_before_json_are_skipped() {
     let plain = read(SNAPSHOT).unwrap();
     for before in ["\n", " \t\r\n", "\u{feff}", "\u{feff}\r\n"] {
         let text = format!("{before}{SNAPSHOT}");
@@ -202,7 +203,7 @@ fn what_editors_leave_before_json_is_skipped() {
 }
 
 #[test]
-fn a_real_snapshot_is_read() {
+fn real_snapshot_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/snapshot/tests/data/torch211_gpt_fixed.pickle.gz");
     let trace = Trace::open(&path).unwrap();
     // 7,497 allocations and 7,197 frees were recorded, and three held blocks are older than the recording.

@@ -1,13 +1,13 @@
 //! The log of RMM's `logging_resource_adaptor`, as RMM 0.15 to 26 write it: `%t,%H:%M:%S.%f,ACTION,%p,%zu,STREAM` with a hexadecimal
-//! stream handle. Up to 0.16 that was a decimal number: read as this it tells streams apart as well. Before 0.15 the log had other columns
-//! (`Event Type,Device ID,Address,Stream,Size (bytes),...`); columns are found by their names.
+//! stream handle. Up to 0.16 the stream was a decimal number; read as hexadecimal it still tells streams apart. Before 0.15 the
+//! log had other columns (`Event Type,Device ID,Address,Stream,Size (bytes),...`). Columns are found by their names.
 //!
-//! A log may begin when its program had begun before: what is freed first is taken for live when it began, of the size and on the stream of its
-//! free. Addresses name blocks, so they come again. A stream that frees another stream's block is not kept. RMM's guide once called a free
-//! `deallocate`; both are read. A free of 0 bytes is one of unknown size: old versions did not know it.
+//! A log may begin after its program. A block that is freed first is assumed to be live when the log began, with the size and
+//! stream of its free. Addresses identify blocks, so they repeat. The stream of a free is otherwise ignored. RMM's guide once
+//! called a free `deallocate`; both are read. A free of 0 bytes has an unknown size, which old versions did not log.
 //!
-//! RMM logs a free once it is done. By then another thread may have got the address, and may have logged that: the first free after that
-//! is the late one, of the block before.
+//! RMM logs a free after it is done. By then another thread may have got the address and logged its allocation. The first free
+//! after that is then the late free of the previous block.
 
 use super::builder::{Builder, Wrong};
 use super::error::Problem;
@@ -19,23 +19,23 @@ const ACTIONS: &str = "allocate, free, deallocate or allocate failure";
 const POINTER: &str = "an address such as 0x7f8a40000000";
 const STREAM: &str = "a stream handle in hexadecimal";
 
-/// CUDA's handle of the default stream, and of the one that each thread has of its own (`cudaStreamLegacy`, `cudaStreamPerThread`).
+/// CUDA's handles of the default stream and of the per-thread default stream (`cudaStreamLegacy`, `cudaStreamPerThread`).
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 
-/// Where a file has its columns.
+/// The columns of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
     thread: Option<usize>,
-    /// Logs before 0.15 are of all devices.
+    /// Logs before 0.15 have the operations of all devices.
     device: Option<usize>,
-    /// What the first row has there.
+    /// The device of the first row.
     first_device: Option<Vec<u8>>,
     action: usize,
     pointer: usize,
     size: usize,
     stream: usize,
-    /// How many columns there are; no number where the last is a text with commas.
+    /// The number of columns; `None` if the last one is text that may have commas.
     all: Option<usize>,
 }
 
@@ -72,7 +72,7 @@ impl Columns {
         })
     }
 
-    /// The usual columns, of a log whose first line is a row: its beginning is lacking, and the header with it.
+    /// Returns the usual columns if the first line is a row, because the log's beginning with its header is missing.
     pub(super) fn of_row(row: &Fields<'_>) -> Option<Columns> {
         let columns = Columns {
             thread: Some(0),
@@ -91,7 +91,7 @@ impl Columns {
         is_row.then_some(columns)
     }
 
-    /// Reads a row. What is odd about one that is taken all the same is in the answer.
+    /// Reads a row. Returns the problem of a row that is replayed in spite of it.
     pub(super) fn row(&mut self, builder: &mut Builder, fields: &Fields<'_>) -> Result<Option<Problem>, Problem> {
         let row = fields.row();
         let action = fields.field(self.action, ACTIONS)?;
@@ -120,19 +120,19 @@ impl Columns {
             )
         };
         match kind {
-            // Every block of 0 bytes may have the same address: none of them is kept.
+            // All blocks of 0 bytes may have the same address, so none of them is kept.
             Action::Allocate if bytes == 0 => {
                 builder.zero_sized();
                 Ok(None)
             }
-            // That of no block, unless it has no bytes.
+            // Only blocks of 0 bytes may have a null pointer.
             _ if id == 0 && bytes > 0 => Err(row.unexpected(address.column, POINTER, address.text)),
             Action::Allocate => builder.alloc_again(id, bytes, stream).map(|()| None).map_err(at),
             _ => builder.free_sized(id, bytes, stream).map(|odd| odd.map(at)).map_err(at),
         }
     }
 
-    /// A stream's number: its handle, or one of the thread's own.
+    /// Returns a stream's number: its handle, or a number made of the thread for a per-thread stream.
     fn stream(&self, fields: &Fields<'_>, field: &Field<'_>) -> Result<u64, Problem> {
         let handle = fields.hexadecimal(field, STREAM).or_else(|error| {
             let name = field.text.to_ascii_lowercase();
@@ -152,7 +152,7 @@ impl Columns {
         }
     }
 
-    /// That it is the device of the first row: one device is replayed.
+    /// Checks that the row is of the first row's device, because only one device is replayed.
     fn check_device(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
         let Some(field) = self.device.and_then(|column| fields.get(column)) else {
             return Ok(());
@@ -166,7 +166,7 @@ impl Columns {
     }
 }
 
-/// The number of a thread's own stream. Handles are addresses, or small: none has the highest bit.
+/// Returns the number of a thread's default stream. Handles are addresses or small numbers, so none has the highest bit.
 fn of_thread(thread: u64) -> u64 {
     1 << 63 | thread << 2 | PER_THREAD
 }

@@ -1,4 +1,4 @@
-//! RMM's logs, those among them that begin when their program had begun before.
+//! RMM's logs, including those that begin after their program.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::tests::{RMM, alloc, free, read};
 use super::{Format, Odd, Op, Trace};
 
-/// A row; the last two fields are size and stream.
+/// Returns a row; the last two fields are size and stream.
 fn row(action: &str, pointer: u64, size: u64, stream: u64) -> String {
     format!("1,2,{action},0x{pointer:x},{size},{stream:x}\n")
 }
@@ -16,7 +16,7 @@ fn log(rows: &[String]) -> Trace {
 }
 
 #[test]
-fn a_log_of_rmm_is_read() {
+fn rmm_log_is_read() {
     let text = "\
 Thread,Time,Action,Pointer,Size,Stream
 2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
@@ -49,7 +49,7 @@ Thread,Time,Action,Pointer,Size,Stream
 
 /// They come first, in the order of their addresses, and live until they are freed.
 #[test]
-fn blocks_that_are_freed_and_were_never_allocated_were_live_before() {
+fn blocks_freed_but_not_allocated_were_live_before() {
     let trace = log(&[
         row("allocate", 0x10, 100, 0),
         row("free", 0x10, 100, 0),
@@ -72,9 +72,9 @@ fn blocks_that_are_freed_and_were_never_allocated_were_live_before() {
 }
 
 #[test]
-fn what_the_log_frees_twice_was_not_live_before() {
+fn second_free_is_not_of_an_older_block() {
     let (allocate, of_it) = (row("allocate", 0x10, 8, 0), row("free", 0x10, 8, 0));
-    // Allocated, and assumed to have been.
+    // Once allocated in the log, and once assumed.
     for rows in [&[&allocate, &of_it, &of_it][..], &[&of_it, &of_it]] {
         let rows: Vec<String> = rows.iter().map(|row| (*row).clone()).collect();
         let trace = log(&rows);
@@ -93,9 +93,9 @@ fn what_the_log_frees_twice_was_not_live_before() {
     );
 }
 
-/// RMM before 0.15 did not know it.
+/// RMM before 0.15 did not log the size.
 #[test]
-fn a_free_of_0_bytes_is_one_of_unknown_size() {
+fn free_of_0_bytes_has_an_unknown_size() {
     let trace = log(&[
         row("allocate", 0x10, 8, 0),
         row("free", 0x10, 0, 0),
@@ -105,24 +105,24 @@ fn a_free_of_0_bytes_is_one_of_unknown_size() {
     assert_eq!((trace.others, trace.assumed, trace.odd), (1, 0, Odd::default()));
 }
 
-/// Of a thread that frees a block and tells it once another thread has got its address.
+/// A thread logs its free after another thread has got the address.
 #[test]
-fn a_free_that_comes_after_the_next_allocation_is_of_the_block_before() {
+fn late_free_is_of_the_previous_block() {
     let (one, two) = (row("allocate", 0x10, 8, 0), row("allocate", 0x10, 5, 7));
     let (free_one, free_two) = (row("free", 0x10, 8, 0), row("free", 0x10, 5, 7));
     let ops = [alloc(0, 0, 8), free(0), alloc(0, 1, 5), free(0)];
     let trace = log(&[one.clone(), two.clone(), free_one.clone(), free_two.clone()]);
     assert_eq!((&trace.ops[..], trace.assumed, trace.odd.sizes), (&ops[..], 0, 0));
     assert_eq!(trace.odd, Odd::default());
-    // Where the free is lacking, it is assumed.
+    // A missing free is assumed.
     let trace = log(&[one, two]);
     assert_eq!((&trace.ops[..], trace.assumed), (&ops[..3], 1));
     assert_eq!(trace.odd, Odd::default());
 }
 
-/// CUDA's names of the default stream, and of the one that each thread has.
+/// CUDA's handles of the default stream and of the per-thread default stream.
 #[test]
-fn streams_of_threads_are_told_apart() {
+fn per_thread_streams_are_distinguished() {
     let row = |thread: &str, stream: &str| format!("{thread},2,allocate,0x{thread},8,{stream}\n");
     let rows = [
         ("1", "0x2"),
@@ -149,8 +149,8 @@ fn streams_of_threads_are_told_apart() {
     assert_eq!((&streams[..], trace.odd.rows), (&[0, 1, 2, 2, 2, 2, 0][..], 1));
 }
 
-/// Without the slots, which may be others.
-fn told(trace: &Trace) -> Vec<(u64, Option<u64>)> {
+/// Returns the operations without their slots, which may differ.
+fn ops_without_slots(trace: &Trace) -> Vec<(u64, Option<u64>)> {
     let mut slots = vec![0; trace.slots];
     let ops = trace.ops.iter();
     ops.map(|op| match *op {
@@ -165,9 +165,9 @@ fn told(trace: &Trace) -> Vec<(u64, Option<u64>)> {
 }
 
 proptest! {
-    /// A log without its first rows is read as one whose first rows allocate what the others free.
+    /// A log without its first rows is read as if these allocated what the others free.
     #[test]
-    fn a_log_without_its_beginning_is_one_that_begins_with_what_it_frees(
+    fn log_without_its_beginning_begins_with_older_blocks(
         choices in prop::collection::vec((1u64..9, 1u64..1000, 0u64..3), 0..100),
         cut in 0usize..50,
     ) {
@@ -190,7 +190,7 @@ proptest! {
             }
         }
         let (cut, whole) = (log(rest), log(&[&[older.clone()], rest].concat()));
-        prop_assert_eq!(told(&cut), told(&whole));
+        prop_assert_eq!(ops_without_slots(&cut), ops_without_slots(&whole));
         prop_assert_eq!((cut.slots, cut.peak_requested), (whole.slots, whole.peak_requested));
         prop_assert_eq!((cut.live_blocks, cut.live_bytes), (whole.live_blocks, whole.live_bytes));
         prop_assert_eq!((cut.assumed, whole.assumed), (older.lines().count() as u64, 0));

@@ -1,4 +1,4 @@
-//! The formats that have lines: their header, their rows, and the rows that are odd.
+//! The formats made of lines: header, rows and invalid rows.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -10,10 +10,10 @@ use super::lines::{Lines, MARK, Row};
 use super::odd::Odd;
 use super::{Format, Trace, csv, headers, rmm};
 
-/// Most lines before the header of a log that a program prints between others.
+/// The most lines before the header of a log that is mixed with other output.
 const MOST_BEFORE: u64 = 1000;
 
-/// Reads such a file. `packed`: the bytes read so far of one that is unpacked here.
+/// Reads such a file. `packed` is the number of bytes read so far of a compressed one.
 pub(super) fn rows(from: &mut dyn Read, packed: Option<&Cell<u64>>) -> Result<Trace, Problem> {
     let mut lines = Lines::new(from, packed);
     let mut reading = Reading::begin(&mut lines)?;
@@ -26,17 +26,17 @@ pub(super) fn rows(from: &mut dyn Read, packed: Option<&Cell<u64>>) -> Result<Tr
     reading.finish()
 }
 
-/// How the rows of a file are written.
+/// The layout of a file's rows.
 enum Layout {
     Ours(csv::Columns),
     Rmm(rmm::Columns),
 }
 
-/// What a header tells.
+/// The information of a header.
 struct Header {
     layout: Layout,
     separator: u8,
-    /// The line itself. Where it comes again, another log begins.
+    /// The line itself. Another log begins where it is repeated.
     text: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl Header {
         })
     }
 
-    /// That of a log whose first line is a row: its beginning is lacking.
+    /// Returns the header of a log whose first line is a row, because its beginning is missing.
     fn of_row(row: Row<'_>) -> Option<Header> {
         Some(Header {
             layout: Layout::Rmm(rmm::Columns::of_row(&Fields::of(row, b','))?),
@@ -62,7 +62,7 @@ impl Header {
         })
     }
 
-    /// That of a log which is printed between other lines, and how many lines are before it.
+    /// Finds the header of a log that is mixed with other output, and returns it with the number of lines before it.
     fn within(lines: &mut Lines<'_>) -> Result<Option<(Header, u64)>, Problem> {
         for before in 1..MOST_BEFORE {
             let Some(row) = lines.next()? else { break };
@@ -74,17 +74,17 @@ impl Header {
     }
 }
 
-/// A file that is being read.
+/// The state of reading a file.
 struct Reading {
     header: Header,
     builder: Builder,
     odd: Odd,
-    /// Rows behind the header.
+    /// Rows after the header.
     rows: u64,
-    /// Odd rows before it.
+    /// Lines before the header, which count as invalid.
     before: u64,
     first_odd: Option<Problem>,
-    /// What is wrong with the last line, where the file ends within it.
+    /// What is wrong with the last line, if the file ends within it.
     last: Option<Problem>,
 }
 
@@ -126,7 +126,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Reads a row, or leaves it out.
+    /// Reads a row, or counts it as invalid.
     fn row(&mut self, row: &Row<'_>) -> Result<(), Problem> {
         if row.text().strip_prefix(MARK).unwrap_or(row.text()) == self.header.text {
             let begun = self.builder.next_log();
@@ -138,7 +138,7 @@ impl Reading {
         match self.parse(row) {
             Ok(None) => {}
             Ok(Some(size)) => self.odd.size(&size.to_string()),
-            // Programs that are killed leave a part of their last line.
+            // A killed program leaves an incomplete last line.
             Err(problem @ Problem::At { .. }) if row.is_open() => {
                 self.odd.cut = Some(format!("it ends within line {}", row.line()));
                 self.last = Some(problem);
@@ -152,7 +152,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What is odd about a row that is taken all the same is in the answer.
+    /// Parses a row. Returns the problem of a row that is replayed in spite of it.
     fn parse(&mut self, row: &Row<'_>) -> Result<Option<Problem>, Problem> {
         row.check_length()?;
         let fields = Fields::of(*row, self.header.separator);
@@ -162,7 +162,7 @@ impl Reading {
         }
     }
 
-    /// The trace, unless what is left of the file would mean nothing.
+    /// Returns the trace, unless too many rows are invalid.
     fn finish(self) -> Result<Trace, Problem> {
         let odd = self.odd;
         let trace = self.builder.finish(match self.header.layout {
@@ -183,10 +183,10 @@ impl Reading {
     }
 }
 
-/// That a file is nothing that is known, by its first line.
+/// Returns the problem of a file whose first line is of no known format.
 fn unknown(first: &Row<'_>) -> Problem {
     let text = first.text();
-    // The first bytes of a line that is too long may end within a character.
+    // The beginning of a line that is too long may end within a character.
     let is_text = str::from_utf8(text).map_or_else(|error| error.error_len().is_none(), |_| true);
     match is_text && !text.contains(&0) {
         true => first.unexpected(1, &headers(), text),

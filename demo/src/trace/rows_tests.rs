@@ -1,11 +1,11 @@
-//! Logs that were written again, are not whole, or have odd rows.
+//! Logs that were rewritten by other programs, are truncated, or have invalid rows.
 #![allow(clippy::unwrap_used)]
 
 use super::tests::{OURS, alloc, free, read};
 
-/// Where they are half or less, and something is left.
+/// They may be at most half of all rows.
 #[test]
-fn odd_rows_are_left_out_and_counted() {
+fn invalid_rows_are_left_out_and_counted() {
     let good = "a,1,5,0\nf,1\n";
     let trace = read(format!("{OURS}{good}odd\n\n\nodder\n")).unwrap();
     assert_eq!((trace.ops.len(), trace.odd.rows, trace.odd.cut), (2, 2, None));
@@ -13,13 +13,13 @@ fn odd_rows_are_left_out_and_counted() {
     let refused = |text: &str| read(text).unwrap_err().to_string();
     assert_eq!(
         refused(&format!("{OURS}{good}odd\nodd\nodd\n")),
-        "line 4, column 1: found \"odd\"; expected a or f; 3 of 5 rows make no more sense than that, and what is left would mean nothing"
+        "line 4, column 1: found \"odd\"; expected a or f; 3 of 5 rows are invalid, too many to replay the rest"
     );
     assert_eq!(
         refused(&format!("{OURS}a,1,0,0\nodd\n")),
         "line 3, column 1: found \"odd\"; expected a or f"
     );
-    // What a program prints may be long, and have what steers a terminal.
+    // Output of a program may be long and contain escape sequences.
     let trace = read(format!(
         "{OURS}{good}{}\n\x1b[31m\u{202e}\na,1,6,0\n",
         "x".repeat(1 << 20)
@@ -37,7 +37,7 @@ fn odd_rows_are_left_out_and_counted() {
     );
 }
 
-/// As pandas, spreadsheets and people write it again.
+/// pandas, spreadsheets and people rewrite logs with other columns.
 #[test]
 fn columns_are_found_by_their_names() {
     let plain = read(format!("{OURS}a,7,100,3\nf,7\n")).unwrap();
@@ -53,9 +53,9 @@ fn columns_are_found_by_their_names() {
     }
 }
 
-/// A program may print before its log begins.
+/// A program may print something before its log begins.
 #[test]
-fn a_header_is_found_behind_other_lines() {
+fn header_is_found_after_other_lines() {
     let rows = "a,1,5,0\nf,1\n";
     let trace = read(format!("loading\n\ndone\n{OURS}{rows}")).unwrap();
     assert_eq!((trace.ops.len(), trace.odd.rows), (2, 2));
@@ -68,9 +68,9 @@ fn a_header_is_found_behind_other_lines() {
     assert!(before(999).is_ok() && before(1000).is_err());
 }
 
-/// What one leaves is freed before the next begins, whose names are its own.
+/// Blocks left by one log are freed before the next begins, which has its own ids.
 #[test]
-fn logs_one_after_the_other_are_programs_one_after_the_other() {
+fn logs_in_sequence_are_separate_programs() {
     let (one, two) = ("a,1,100,0\na,2,50,0\na,3,0,0\n", "a,2,20,1\nf,2\na,1,30,0\n");
     let trace = read(format!("{OURS}{one}\u{feff}{OURS}{two}")).unwrap();
     let expected = [

@@ -1,9 +1,9 @@
-//! Hashes of block names.
+//! Hashes of block ids.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Spreads block names, with a multiplier that no file can know: names may be crafted, and those that collide for one multiplier are
-/// found with pencil and paper. The standard hasher, which is safe too, takes longer than the rest of reading a line.
+/// Hashes a block id with a random multiplier. Ids in a file may be crafted to collide for a known multiplier. The standard
+/// hasher is safe as well, but takes longer than the rest of reading a line.
 pub(super) struct Spread {
     spread: u64,
     times: u64,
@@ -20,7 +20,7 @@ impl Default for Key {
         let random = RandomState::new();
         Key {
             start: random.hash_one(0),
-            // Even ones would lose bits.
+            // An even multiplier would lose bits.
             times: random.hash_one(1) | 1,
         }
     }
@@ -58,9 +58,9 @@ mod tests {
 
     use super::*;
 
-    /// Names that have the same lower bits with a multiplier that everybody knows, the golden ratio's.
+    /// The ids have the same lower bits with a well-known multiplier, that of the golden ratio.
     #[test]
-    fn crafted_names_do_not_collide() {
+    fn crafted_ids_do_not_collide() {
         let known = |n: u64| {
             let wide = u128::from(n) * 0x9e37_79b9_7f4a_7c15;
             (wide >> 64) as u64 ^ wide as u64
@@ -69,7 +69,7 @@ mod tests {
         let key = Key::default();
         let places: Vec<u64> = crafted.map(|n| key.hash_one(n) % 1024).collect();
         let met: HashSet<u64> = places.iter().copied().collect();
-        // By chance 63 of 100 places are met by as many names as there are places.
+        // If there are as many ids as places, random hashes hit 63 % of the places.
         assert!(places.len() > 900 && met.len() > 400, "{} {}", places.len(), met.len());
     }
 }

@@ -1,4 +1,4 @@
-//! What is read, and what is said of files that are no traces.
+//! Reading traces, and the errors for other files.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::Write;
@@ -30,11 +30,11 @@ pub(super) fn free(slot: u32) -> Op {
     Op::Free { slot }
 }
 
-/// What is said of a compressed file besides what is said of others.
+/// Added to the errors of compressed files.
 const PACKED: &str = "; the file is compressed and may be damaged (gzip -t tells)";
 
 #[test]
-fn rows_become_operations_on_slots_that_are_used_again() {
+fn rows_become_operations_on_reused_slots() {
     let text = "op,id,bytes,stream\r\na,7,100,0\r\na,900000000000,50,3\r\nf,7\r\na,8,0,0\r\na,9,10,3\r\nf,8,,\r\n\r\n";
     for bytes in [
         text.as_bytes().to_vec(),
@@ -51,9 +51,9 @@ fn rows_become_operations_on_slots_that_are_used_again() {
     }
 }
 
-/// Every message names the place and what was expected there.
+/// Every message names the position and what was expected there.
 #[test]
-fn what_is_wrong_is_said_with_line_and_column() {
+fn errors_name_line_and_column() {
     let ours = [
         ("x,1,2,3", "line 2, column 1: found \"x\"; expected a or f"),
         ("a", "line 2, column 2: the line ends; expected the id of a block"),
@@ -106,7 +106,7 @@ fn what_is_wrong_is_said_with_line_and_column() {
             "1,2,grow,0x1,2,0",
             "line 2, column 5: found \"grow\"; expected allocate, free, deallocate or allocate failure",
         ),
-        // The first that is wrong.
+        // The first invalid field is reported.
         (
             "1,2,explode,zz,ten,0",
             "line 2, column 5: found \"explode\"; expected allocate, free, deallocate or allocate failure",
@@ -147,10 +147,10 @@ fn what_is_wrong_is_said_with_line_and_column() {
             let line = text.lines().count();
             for (bytes, doubt) in [(text.as_bytes().to_vec(), ""), (gzip(text.as_bytes()), PACKED)] {
                 match read(bytes) {
-                    // Nothing else is in it, or all is odd.
+                    // The file has no other row, or all are invalid.
                     Err(error) => assert_eq!(error.to_string(), format!("{said}{doubt}"), "{text}"),
                     Ok(Trace { odd, .. }) if odd.sizes > 0 => assert_eq!((&*odd.first_size, odd.sizes), (said, 1)),
-                    // The last line of a program that was killed has no end.
+                    // The last line of a killed program has no line end.
                     Ok(Trace { odd, .. }) if is_open && said.starts_with(&format!("line {line},")) => {
                         assert_eq!(odd.cut, Some(format!("it ends within line {line}")), "{text}");
                         assert_eq!((odd.rows, &*odd.first), (0, ""));
@@ -162,9 +162,9 @@ fn what_is_wrong_is_said_with_line_and_column() {
     }
 }
 
-/// A member of gzip's may hold nothing, the first, too.
+/// A member of a gzip file may be empty, even the first.
 #[test]
-fn what_is_compressed_in_parts_is_read() {
+fn gzip_files_of_several_members_are_read() {
     let rows = [OURS, "a,1,5,0\n", "", "f,1\n"]
         .map(|part| gzip(part.as_bytes()))
         .concat();
@@ -176,7 +176,7 @@ fn what_is_compressed_in_parts_is_read() {
 }
 
 #[test]
-fn what_is_no_trace_at_all_is_said_too() {
+fn files_that_are_not_traces_are_errors() {
     let headers = "expected the header \"op,id,bytes,stream\" or \"Thread,Time,Action,Pointer,Size,Stream\" (without Thread and Time, too), or a snapshot of PyTorch's";
     for (bytes, said) in [
         (
@@ -185,15 +185,12 @@ fn what_is_no_trace_at_all_is_said_too() {
         ),
         (
             b"\xff\x80\xfe\n",
-            format!("is a binary file of no kind that is known; {headers}"),
+            format!("is a binary file of an unknown kind; {headers}"),
         ),
-        (
-            b"ab\0\x01",
-            format!("is a binary file of no kind that is known; {headers}"),
-        ),
+        (b"ab\0\x01", format!("is a binary file of an unknown kind; {headers}")),
         (
             b"\0\0\0\0\0",
-            "is of zeros: it was not written or not copied whole".to_owned(),
+            "is full of zeros: it was not written or copied completely".to_owned(),
         ),
         (
             b"\x1b[31m",
@@ -220,9 +217,9 @@ fn what_is_no_trace_at_all_is_said_too() {
     );
 }
 
-/// Not by what its bytes happen to be as text.
+/// Their bytes are not read as text.
 #[test]
-fn other_ways_to_write_a_trace_are_told_by_name() {
+fn other_formats_are_named_in_the_error() {
     let text = format!("{OURS}a,1,5,0\n");
     let twice = read(gzip(&gzip(text.as_bytes()))).unwrap_err();
     assert!(matches!(twice, Problem::CompressedTwice), "{twice}");
@@ -233,8 +230,7 @@ fn other_ways_to_write_a_trace_are_told_by_name() {
         (b"\x04\x22\x4d\x18\x64", "lz4"),
     ] {
         let said = read(begin).unwrap_err().to_string();
-        let expected =
-            format!("is compressed by {name}, and only what gzip compressed is read: unpack it first ({name} -d)");
+        let expected = format!("is compressed by {name}, and only gzip can be read: unpack it first ({name} -d)");
         assert_eq!(said, expected);
     }
     for mark in ["", "\u{feff}"] {
@@ -252,7 +248,7 @@ fn other_ways_to_write_a_trace_are_told_by_name() {
             assert!(matches!(said, Problem::Wide(of) if of == name), "{name}: {said}");
         }
     }
-    // Of PyTorch's, by those who know more about them.
+    // Errors of PyTorch's formats come from the crate that reads them.
     for (begin, what) in [
         (&b"PK\x03\x04"[..], "zip archive"),
         (b"(dp0\nVsegments", "protocol 0 or 1"),
@@ -263,9 +259,9 @@ fn other_ways_to_write_a_trace_are_told_by_name() {
     }
 }
 
-/// What is there is read, up to the last line that is whole. What comes before damage is not trusted.
+/// It is read up to the last complete line. Data before damage is not trusted.
 #[test]
-fn a_compressed_file_that_is_cut_off_is_read_up_to_there_and_said_to_be() {
+fn truncated_gzip_file_is_read_up_to_its_last_line() {
     let rows: Vec<String> = (0..50_000)
         .map(|id| format!("a,{id},{},0\n", id * 7919 % 5000 + 1))
         .collect();
@@ -290,9 +286,9 @@ fn a_compressed_file_that_is_cut_off_is_read_up_to_there_and_said_to_be() {
     assert_eq!(read(&whole).unwrap().ops.len(), 50_000);
 }
 
-/// Megabytes of zeros, line ends or operations in some kB. There is no memory for what they all stand for, nor time to look at it.
+/// A few kB unpack to megabytes of zeros, line ends or operations, which must cost neither memory nor time.
 #[test]
-fn a_bomb_takes_no_memory() {
+fn decompression_bomb_takes_little_memory() {
     for (part, parts) in [("\0", 20_000_000), ("\n", 20_000_000), ("a,1,9,0\nf,1\n", 3_000_000)] {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(OURS.as_bytes()).unwrap();
@@ -313,7 +309,7 @@ fn a_bomb_takes_no_memory() {
 }
 
 #[test]
-fn refused_requests_do_not_count_for_the_peak() {
+fn refused_requests_do_not_count_towards_the_peak() {
     let trace = read(format!("{OURS}a,1,10,0\na,2,100,0\nf,2\na,3,20,0\nf,1\na,4,15,0\n")).unwrap();
     assert_eq!(trace.peak_requested, 110);
     assert_eq!(trace.peak_requested_without(&[]), 110);
@@ -323,18 +319,18 @@ fn refused_requests_do_not_count_for_the_peak() {
 }
 
 proptest! {
-    /// Whatever a file holds, reading it ends without a panic.
+    /// Reading any bytes ends without a panic.
     #[test]
-    fn no_bytes_do_harm(rows in "[af0-9,\n\r x]{0,200}", bytes in prop::collection::vec(any::<u8>(), 0..200), rmm in any::<bool>()) {
+    fn arbitrary_bytes_do_not_panic(rows in "[af0-9,\n\r x]{0,200}", bytes in prop::collection::vec(any::<u8>(), 0..200), rmm in any::<bool>()) {
         let header = if rmm { RMM } else { OURS };
         let _ = read(format!("{header}{rows}"));
         let _ = read([header.as_bytes(), &bytes].concat());
         let _ = read([&[0x1f, 0x8b, 8], &bytes[..]].concat());
     }
 
-    /// Of rows that fit together by chance, with odd ones and headers among them, what is read can be replayed, and adds up.
+    /// Random rows, with invalid ones and headers among them, give a trace that can be replayed and adds up.
     #[test]
-    fn what_is_read_adds_up(
+    fn traces_of_random_rows_add_up(
         rows in prop::collection::vec((0..9u8, 1u64..6, prop::sample::select(vec![0u64, 1, 7, 1 << 62, u64::MAX]), 0u64..4), 0..60),
         rmm in any::<bool>(),
         cut in 0usize..9,
@@ -370,9 +366,9 @@ proptest! {
         prop_assert_eq!((trace.peak_requested, trace.live_bytes, trace.live_blocks), (peak, now, blocks));
     }
 
-    /// The operations are those of the rows: sizes, streams and lives as a naive reader has them.
+    /// Sizes, streams and lifetimes of the operations are those of a naive reader.
     #[test]
-    fn operations_are_those_of_the_rows(choices in prop::collection::vec((0u64..8, 0u64..1000, 0u64..3), 0..100)) {
+    fn operations_match_a_naive_reader(choices in prop::collection::vec((0u64..8, 0u64..1000, 0u64..3), 0..100)) {
         let (mut text, mut live) = (OURS.to_owned(), std::collections::BTreeMap::new());
         let (mut peak, mut expected) = (0, Vec::new());
         for (id, bytes, stream) in choices {

@@ -1,5 +1,5 @@
-//! Whole programs of several streams, as PyTorch 2.11 asked for memory on H100s, on a simulated device that is behind: memory that a stream
-//! gave back is another one's once the work on it is done, and not before, where it may have it at all (`cross_stream_reuse`).
+//! Whole programs of several streams, as PyTorch 2.11 requested memory on H100s, on a simulated device that lags behind. With
+//! `cross_stream_reuse` a stream's freed memory may go to another stream once the work on it is done, and not before.
 
 use std::path::Path;
 
@@ -18,12 +18,13 @@ fn replayed(name: &str, behind: u32, more: ReplayArgs) -> Result<Report, ReplayE
     })
 }
 
-/// What cannot be helped is that each stream has what it just gave back for itself. Each with memory of its own for ever they would take 1.17,
-/// 1.47 and 2.36 times what is requested, if nothing were ever lost between blocks. Where the age of free memory was that of its youngest part
-/// stitched segments took up to 1.85, 1.99 and 15 times as much, virtual ones up to 1.47, 5.7 and 87, and more from pass to pass.
-/// Plain ones would take up to 3.6 and 5.3 times as much if streams were asked only when others are short.
+/// Each stream needs the memory for itself that it has just freed. If streams never shared memory, the programs would take
+/// 1.17, 1.47 and 2.36 times what they request, even if nothing were lost between blocks. When the age of free memory was that
+/// of its youngest part, stitched segments took up to 1.85, 1.99 and 15 times as much, and virtual ones up to 1.47, 5.7 and 87,
+/// growing from pass to pass. Plain ones would take up to 3.6 and 5.3 times as much if streams were queried only when others
+/// are short of memory.
 #[test]
-fn a_device_that_is_behind_costs_little_more_memory_than_what_it_still_uses() {
+fn lagging_device_costs_little_more_than_it_still_uses() {
     let most = [
         ("torch211_sharded", "stitched", [1.08, 1.2, 1.2, 1.2]),
         ("torch211_sharded", "virtual", [1.35, 1.4, 1.35, 1.35]),
@@ -52,9 +53,9 @@ fn a_device_that_is_behind_costs_little_more_memory_than_what_it_still_uses() {
     }
 }
 
-/// Streams that have nothing of each other's take what each of them needs at most, and little more: a GPU that is behind makes no difference.
+/// Streams that do not share memory take little more than the most that each of them needs. A lagging GPU makes no difference.
 #[test]
-fn streams_that_share_nothing_take_little_more_than_each_of_them_needs() {
+fn separate_streams_take_little_more_than_each_needs() {
     for (name, most) in [
         ("torch211_sharded", 1.25),
         ("torch211_streams", 1.6),
@@ -72,7 +73,7 @@ fn streams_that_share_nothing_take_little_more_than_each_of_them_needs() {
 }
 
 #[test]
-fn who_asks_no_stream_is_not_told_to_be_behind() {
+fn behind_is_refused_for_other_allocators_and_gpus() {
     let more = ReplayArgs {
         allocator: AllocatorChoice::CudaMalloc,
         ..ReplayArgs::default()

@@ -1,4 +1,4 @@
-//! Files as people have them: what of each is replayed, or what is said of it.
+//! Files as people have them, with the operations replayed from each, or its error.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use gpumem_demo::DeviceChoice;
 use gpumem_demo::replay::{ReplayArgs, run};
 
-/// One line each: the file, and what is said.
-const SAID: &str = include_str!("../data/cases/said.txt");
+/// One line per file: its name, and the expected text.
+const EXPECTED: &str = include_str!("../data/cases/expected.txt");
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cases")
 }
 
-/// What people see: the paragraph about the trace without the time that reading took, or the error without the folder.
+/// Returns what people see: the paragraph about the trace without the time for reading, or the error without the folder.
 fn said(file: &str) -> String {
     let report = run(&ReplayArgs {
         trace: folder().join(file),
@@ -43,19 +43,19 @@ fn said(file: &str) -> String {
 }
 
 #[test]
-fn every_file_is_replayed_as_far_as_it_can_be_or_told_by_its_name() {
-    let all: Vec<String> = SAID
+fn every_file_is_replayed_or_refused_as_expected() {
+    let all: Vec<String> = EXPECTED
         .lines()
         .map(|line| {
             let (file, _) = line.split_once(": ").unwrap();
             format!("{file}: {}", said(file))
         })
         .collect();
-    assert_eq!(all, SAID.lines().collect::<Vec<_>>());
+    assert_eq!(all, EXPECTED.lines().collect::<Vec<_>>());
 }
 
 #[test]
-fn no_file_is_forgotten() {
+fn every_file_has_an_expectation() {
     let mut files = BTreeSet::new();
     for kind in ["rmm", "trace"] {
         for entry in std::fs::read_dir(folder().join(kind)).unwrap() {
@@ -63,9 +63,9 @@ fn no_file_is_forgotten() {
             files.insert(format!("{kind}/{}", name.to_str().unwrap()));
         }
     }
-    let told: BTreeSet<String> = SAID
+    let listed: BTreeSet<String> = EXPECTED
         .lines()
         .filter_map(|line| Some(line.split_once(": ")?.0.to_owned()))
         .collect();
-    assert_eq!(told, files);
+    assert_eq!(listed, files);
 }

@@ -6,13 +6,13 @@ use gpumem_text::units::MIB;
 
 use crate::common::{args, play, play_into, steered};
 
-/// The demo with its default fix.
+/// Returns the demo with its default fix.
 fn demo() -> Fragmentation {
     Fragmentation::default()
 }
 
 #[test]
-fn every_fix_makes_the_request_succeed_that_failed_before() {
+fn every_fix_makes_the_failed_request_succeed() {
     for fix in Fix::ALL {
         let ran = play(Fragmentation { fix }, &args(), None);
         let outcome = ran.outcome();
@@ -45,10 +45,10 @@ fn every_fix_makes_the_request_succeed_that_failed_before() {
     }
 }
 
-/// What it shows depends on its sizes, segments and budget.
+/// What the demo shows depends on its sizes, segments and budget.
 #[test]
-fn it_takes_no_option_that_it_would_not_heed() {
-    let told = |conf: &str| RunArgs {
+fn options_without_effect_are_refused() {
+    let with_conf = |conf: &str| RunArgs {
         conf: Some(conf.parse().unwrap()),
         ..args()
     };
@@ -58,7 +58,7 @@ fn it_takes_no_option_that_it_would_not_heed() {
         "release_on_oom:True,max_split_size_mb:20",
         "max_chunk_mb:4",
     ] {
-        let ran = play(demo(), &told(conf), None);
+        let ran = play(demo(), &with_conf(conf), None);
         assert!(
             matches!(&ran.ended, Err(DemoError::Argument { argument: "--conf", .. })),
             "{conf}: {:?}",
@@ -66,13 +66,13 @@ fn it_takes_no_option_that_it_would_not_heed() {
         );
         assert_eq!(exit_code(&ran.ended), 2, "{conf}");
     }
-    let ran = play(demo(), &told("publish:off,history:on,monitor:warn"), None);
+    let ran = play(demo(), &with_conf("publish:off,history:on,monitor:warn"), None);
     assert_eq!(exit_code(&ran.ended), 0, "{:?}", ran.ended);
 }
 
-/// The figures of every step are what its text says.
+/// The figures of every step agree with its text.
 #[test]
-fn the_figures_tell_the_story() {
+fn figures_of_every_step_match_its_text() {
     let ran = play(demo(), &args(), None);
     let sizes = Sizes::for_budget(MIN_BUDGET);
     let freed: u64 = sizes.freed().sum();
@@ -112,7 +112,7 @@ fn the_figures_tell_the_story() {
         .filter(|c| c.default)
         .map(|c| c.name.as_str())
         .collect();
-    assert_eq!(default, ["remap"], "what `next` applies is told");
+    assert_eq!(default, ["remap"], "the default of `next` is marked");
 
     let joined = &ran.step("fix-remap").stats;
     assert!(joined.largest_free >= sizes.request, "the holes were joined");
@@ -128,8 +128,8 @@ fn the_figures_tell_the_story() {
 }
 
 #[test]
-fn releasing_gives_the_holes_back_and_a_workspace_avoids_them() {
-    // Blocks from 10 MiB have chunks of their own, so that holes have no edges in common with live blocks.
+fn release_returns_the_holes_and_workspace_avoids_them() {
+    // Blocks from 10 MiB on have their own chunks, so that holes share no chunk with live blocks.
     let budget = 832 * MIB;
     let sizes = Sizes::for_budget(budget);
     let kept: u64 = sizes.kept().map(|(_, taken)| taken).sum();
@@ -150,7 +150,7 @@ fn releasing_gives_the_holes_back_and_a_workspace_avoids_them() {
 }
 
 #[test]
-fn every_fix_works_at_crooked_budgets_too() {
+fn every_fix_works_at_odd_budgets() {
     for budget in [170 * MIB + 12345, 260 * MIB] {
         for fix in Fix::ALL {
             let ran = play(
@@ -169,7 +169,7 @@ fn every_fix_works_at_crooked_budgets_too() {
 }
 
 #[test]
-fn a_budget_that_does_not_fit_is_an_error_of_its_own() {
+fn impossible_budget_is_a_budget_error() {
     for budget in [1, MIN_BUDGET - 1, 1 << 40, u64::MAX] {
         let ran = play(
             demo(),
@@ -194,7 +194,7 @@ fn a_budget_that_does_not_fit_is_an_error_of_its_own() {
 }
 
 #[test]
-fn steered_it_takes_a_step_for_every_next_and_the_fix_that_was_chosen() {
+fn steered_demo_follows_next_and_the_chosen_fix() {
     let ran = steered(demo(), &args(), "next\nnext\nfix workspace\nnext\nnext\nnext\n");
     assert_eq!(ran.outcome().fix.as_deref(), Some("workspace"));
     assert!(ran.outcome().as_promised());
@@ -203,7 +203,7 @@ fn steered_it_takes_a_step_for_every_next_and_the_fix_that_was_chosen() {
 }
 
 #[test]
-fn what_is_not_understood_is_answered_and_changes_nothing() {
+fn invalid_input_is_answered_and_changes_nothing() {
     let input = "what?\nfix remap\nnext\nnext\nfix duct-tape\nnext\nnext\nnext\nnext\n";
     let ran = steered(demo(), &args(), input);
     let notices = ran.notices();
@@ -225,7 +225,7 @@ fn what_is_not_understood_is_answered_and_changes_nothing() {
 }
 
 #[test]
-fn it_ends_at_once_when_its_parent_is_gone_or_says_quit() {
+fn demo_ends_at_once_on_quit_or_end_of_input() {
     let gone = steered(demo(), &args(), "next\n");
     assert_eq!(gone.steps().len(), 2);
     assert_eq!(gone.ended.as_ref().ok(), Some(&Ended::Early(End::ParentGone)));
@@ -235,7 +235,7 @@ fn it_ends_at_once_when_its_parent_is_gone_or_says_quit() {
     assert_eq!((exit_code(&gone.ended), exit_code(&quit.ended)), (0, 0));
 }
 
-/// A reader that takes one line and goes.
+/// A writer whose reader closes it after one line.
 struct Gone(usize);
 
 impl std::io::Write for Gone {
@@ -255,14 +255,14 @@ impl std::io::Write for Gone {
 }
 
 #[test]
-fn closed_output_ends_it_quietly() {
+fn closed_output_ends_the_demo_quietly() {
     let ended = play_into(&mut Gone(2), demo(), &args(), None);
     assert!(matches!(ended, Err(DemoError::OutputClosed)));
     assert_eq!(exit_code(&ended), 0);
 }
 
 #[test]
-fn text_says_simulated_and_how_it_ended() {
+fn text_has_simulated_and_the_outcome() {
     let mut out = Vec::new();
     let text_args = RunArgs { json: false, ..args() };
     let ended = play_into(&mut out, demo(), &text_args, None);
@@ -275,10 +275,10 @@ fn text_says_simulated_and_how_it_ended() {
         words.ends_with("succeeded after it; every pattern was intact; all memory was given back"),
         "{text}"
     );
-    // Large numbers are in groups.
+    // Large numbers have group separators.
     let (compared, _) = words.split_once(" words of 8 bytes").unwrap();
     let compared = compared.rsplit(' ').next().unwrap();
     assert!(compared.len() > 4 && compared.contains(','), "{compared}");
-    // Not the second line, which holds a path.
+    // The second line is left out because it has a path.
     assert!(text.lines().skip(2).all(|l| l.chars().count() <= 100), "{text}");
 }

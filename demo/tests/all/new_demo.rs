@@ -1,4 +1,4 @@
-//! A demo that is in no list: what this crate needs of one is its type.
+//! A demo that is not in the list: its type is enough to run it.
 
 use clap::Args;
 use gpumem_demo::protocol::{Kind, Outcome};
@@ -28,7 +28,7 @@ impl Demo for Nothing {
 }
 
 #[test]
-fn a_demo_is_run_by_its_type_alone() {
+fn unlisted_demo_runs_by_its_type() {
     let ran = steered(Nothing { amount: 3 }, &args(), "next\n");
     assert_eq!(ran.outcome().words_checked, 3);
     let entry = Chosen::from(Nothing { amount: 3 }).entry();

@@ -1,6 +1,6 @@
-//! A demo as a process: signals, the death of its parent, a reader that goes away.
+//! A demo as a process: signals, the death of its parent, a reader that closes the output.
 //!
-//! These tests run this test program again as the demo (the test `child`), as a dashboard runs itself again.
+//! These tests start this test program again as the demo (the test `child`), as a dashboard starts itself again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -15,15 +15,15 @@ use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::iterator::Signals;
 
 const ROLE: &str = "GPUMEM_DEMO_TEST_ROLE";
-/// Names the one directory for channels: nothing shows up among the user's.
+/// Sets the directory for channels, so that none appears among the user's.
 const DIR: &str = "GPUMEM_DIR";
 
-/// Not a test by itself: what the tests below run.
+/// Not a test by itself: the program that the tests below run.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     if role == "dashboard" {
-        // Hands its own stdin and stdout on, and lives until it is killed.
+        // Passes its own stdin and stdout on, and lives until it is killed.
         let channels = std::env::var_os(DIR).unwrap();
         let mut demo = this_program("steered", Path::new(&channels))
             .stdin(Stdio::inherit())
@@ -32,14 +32,14 @@ fn child() {
         demo.wait().unwrap();
         return;
     }
-    // What is ignored where the tests began (nohup, a job in the background of a script) a demo would go on ignoring.
+    // A demo would inherit signals that are ignored where the tests run (nohup, a job in the background of a script).
     drop(Signals::new([SIGINT, SIGHUP]).unwrap());
     let args = RunArgs {
         device: Some(DeviceChoice::Sim),
         budget: Some(MIN_BUDGET),
         json: true,
         steer: role != "alone",
-        // Alone it would be done in no time: it takes its steps slowly.
+        // Without a pace it would end at once.
         pace: Some(Duration::from_millis(200)),
         parent: (role == "orphan").then_some(u32::MAX),
         ..RunArgs::default()
@@ -57,7 +57,7 @@ fn this_program(role: &str, channels: &Path) -> Command {
 struct Demo {
     child: Child,
     lines: Option<BufReader<std::process::ChildStdout>>,
-    /// Keeps the channels' directory until the test is over.
+    /// Keeps the channels' directory until the test ends.
     _dir: tempfile::TempDir,
 }
 
@@ -74,7 +74,7 @@ impl Demo {
         }
     }
 
-    /// The next line of the protocol (the test harness writes some of its own); `None` at the end.
+    /// Reads the next line of the protocol, or `None` at the end. Skips lines of the test harness.
     fn line(&mut self) -> Option<Body> {
         loop {
             let mut text = String::new();
@@ -101,7 +101,7 @@ impl Demo {
     }
 
     fn exit_code(&mut self) -> Option<i32> {
-        // `wait` would close it first, and that is a way to end a demo too.
+        // `wait` would close stdin first, which also ends a demo.
         let stdin = self.child.stdin.take();
         let code = self.child.wait().unwrap().code();
         self.child.stdin = stdin;
@@ -109,7 +109,7 @@ impl Demo {
     }
 }
 
-/// How a channel's publisher ended, once it has.
+/// Waits until a channel's publisher has ended, and returns how.
 fn life(channel: &str) -> Life {
     let mut reader = Reader::open(Path::new(channel)).unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -123,7 +123,7 @@ fn life(channel: &str) -> Life {
 }
 
 #[test]
-fn signals_end_it_after_it_freed_its_memory_and_closed_its_channel() {
+fn signals_end_the_demo_after_it_freed_its_memory() {
     for (signal, role) in [
         (Signal::TERM, "steered"),
         (Signal::INT, "alone"),
@@ -138,7 +138,7 @@ fn signals_end_it_after_it_freed_its_memory_and_closed_its_channel() {
 }
 
 #[test]
-fn the_end_of_its_stdin_ends_it() {
+fn end_of_stdin_ends_the_demo() {
     let mut demo = Demo::start("steered");
     let channel = demo.until_first_step().channel.unwrap();
     drop(demo.child.stdin.take());
@@ -146,9 +146,9 @@ fn the_end_of_its_stdin_ends_it() {
     assert_eq!(life(&channel), Life::Closed);
 }
 
-/// The dashboard is killed, but somebody else still holds the demo's stdin open: only the kernel can end it.
+/// The dashboard is killed, but another process still holds the demo's stdin open, so only the kernel can end it.
 #[test]
-fn the_death_of_its_parent_ends_it_even_when_its_stdin_stays_open() {
+fn death_of_the_parent_ends_a_demo_with_open_stdin() {
     let mut dashboard = Demo::start("dashboard");
     let start = dashboard.until_first_step();
     assert_ne!(start.pid, dashboard.child.id());
@@ -159,20 +159,20 @@ fn the_death_of_its_parent_ends_it_even_when_its_stdin_stays_open() {
 }
 
 #[test]
-fn a_parent_that_died_before_is_noticed_at_the_start() {
+fn parent_that_died_earlier_is_noticed_at_the_start() {
     let mut orphan = Demo::start("orphan");
     assert_eq!(orphan.line(), None, "it does nothing at all");
     assert_eq!(orphan.exit_code(), Some(0));
 }
 
 #[test]
-fn it_ends_quietly_when_nobody_reads_it() {
+fn demo_without_a_reader_ends_quietly() {
     let mut demo = Demo::start("steered");
     let channel = demo.until_first_step().channel.unwrap();
     drop(demo.lines.take());
-    // A process that another test starts at this moment may hold the reading end for an instant: one step more finds it closed.
+    // A process that another test is starting may hold the reading end for an instant. The next step finds it closed.
     while demo.child.try_wait().unwrap().is_none() {
-        // It may be gone by now, which is what is waited for.
+        // The demo may be gone by now, as expected.
         let _ = demo.child.stdin.as_mut().unwrap().write_all(b"next\n");
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,5 +1,5 @@
-//! Whole programs, as PyTorch 2.11 asked for memory on an H100 (`tests/gpu/record.py`), on the simulated device: how much memory is
-//! reserved for them, and that what repeats itself is not mapped again. They share nothing but that their sizes change all the time.
+//! Whole programs, as PyTorch 2.11 requested memory on an H100 (`tests/gpu/record.py`), on the simulated device: how much memory
+//! they reserve, and that repeated requests are not mapped again. Their only common feature is that their sizes keep changing.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ const PROGRAMS: [&str; 12] = [
     "detect", "fsdp", "gnn", "moe", "points", "rl", "segment", "serving", "speech", "streams", "unet", "vit",
 ];
 
-/// Its ratio, and how much it maps in each of four passes.
+/// Returns the ratio of a program, and the chunks that it maps in each of four passes.
 fn replayed(name: &str) -> (f64, Vec<u64>) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let report = run(&ReplayArgs {
@@ -18,7 +18,7 @@ fn replayed(name: &str) -> (f64, Vec<u64>) {
         device: DeviceChoice::Sim,
         publish: false,
         passes: 4,
-        // One of them has several streams.
+        // One of the programs has several streams.
         conf: "cross_stream_reuse:on".parse().ok(),
         ..ReplayArgs::default()
     });
@@ -32,7 +32,7 @@ fn replayed(name: &str) -> (f64, Vec<u64>) {
 }
 
 #[test]
-fn programs_of_changing_sizes_reserve_little_more_than_they_ask_for_and_soon_map_nothing() {
+fn programs_of_changing_sizes_soon_map_nothing() {
     let mut product = 1.0;
     for name in PROGRAMS {
         let (ratio, maps) = replayed(name);
@@ -43,9 +43,9 @@ fn programs_of_changing_sizes_reserve_little_more_than_they_ask_for_and_soon_map
     assert!(mean <= 1.03, "{mean:.4}");
 }
 
-/// Twenty-five rounds at each of four resolutions, with something else after every ten: a row of many that are alike never comes.
+/// Twenty-five rounds at each of four resolutions, interrupted after every ten, so that many equal rounds never follow.
 #[test]
-fn a_program_that_soon_does_something_else_maps_nothing_from_its_third_pass_on() {
+fn interrupted_rounds_map_nothing_from_the_third_pass_on() {
     let (_, maps) = replayed("gan");
     assert!(maps[2] * 20 <= maps[0], "{maps:?}");
 }

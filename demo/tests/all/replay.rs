@@ -1,4 +1,4 @@
-//! Excerpts of real traces through every allocator of the simulated device.
+//! Excerpts of real traces replayed through every allocator of the simulated device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ fn args(trace: PathBuf) -> ReplayArgs {
     }
 }
 
-/// The operations of a trace: which block, and of how many bytes it is where it is allocated.
+/// Returns the operations of a trace: the block, and its size if the operation allocates it.
 fn operations(name: &str) -> Vec<(u64, Option<u64>)> {
     let mut text = String::new();
     let file = std::fs::File::open(excerpt(name)).unwrap();
@@ -37,7 +37,7 @@ fn operations(name: &str) -> Vec<(u64, Option<u64>)> {
     text.lines().skip(1).map(operation).collect()
 }
 
-/// The peak of requested bytes, and of the same rounded up to `unit`, as one reads the file by hand.
+/// Returns the peak of requested bytes, and of the same rounded up to `unit`, from a naive reader.
 fn naive_peaks(name: &str, unit: u64) -> (u64, u64) {
     let mut live: HashMap<u64, u64> = HashMap::new();
     let (mut peak, mut rounded) = (0, 0);
@@ -52,8 +52,8 @@ fn naive_peaks(name: &str, unit: u64) -> (u64, u64) {
     (peak, rounded)
 }
 
-/// The most bytes of 2 MiB pages that the blocks of a trace take: large ones whole ones of their own, and small ones the smallest gap there is
-/// in a page of such, which goes with its last block. By looking at all of them each time.
+/// Returns the peak bytes of 2 MiB pages that the blocks of a trace take, computed naively. Large blocks take whole pages.
+/// Small ones take the smallest gap in a shared page, which is freed with its last block.
 fn naive_pages(name: &str) -> u64 {
     const PAGE: u64 = 2 << 20;
     let mut pages: Vec<BTreeMap<u64, (u64, u64)>> = Vec::new();
@@ -105,7 +105,7 @@ fn check(report: &Report) {
 }
 
 #[test]
-fn peaks_are_those_of_a_naive_reader_and_of_the_device() {
+fn peaks_match_a_naive_reader_and_the_device() {
     for (name, segments) in EXCERPTS
         .into_iter()
         .flat_map(|name| ["plain", "virtual", "stitched"].map(|s| (name, s)))
@@ -136,9 +136,9 @@ fn peaks_are_those_of_a_naive_reader_and_of_the_device() {
     }
 }
 
-/// With a history blocks lie elsewhere, also when it is looked for the peak.
+/// A history changes where blocks lie, also in the pass that looks for the peak.
 #[test]
-fn fragmentation_is_told_of_the_peak_with_a_history_too() {
+fn fragmentation_is_that_of_the_peak_with_a_history() {
     let report = run(&ReplayArgs {
         conf: "history:on".parse().ok(),
         passes: 1,
@@ -148,9 +148,9 @@ fn fragmentation_is_told_of_the_peak_with_a_history_too() {
     assert_eq!(memory.fragmentation.map(|found| found.reserved), memory.peak_reserved);
 }
 
-/// To look at what is free moves what lanes keep, and this program reserves more after that.
+/// Looking at the free memory changes what lanes keep, and this program reserves more after that.
 #[test]
-fn fragmentation_is_told_of_the_peak_that_is_told() {
+fn fragmentation_is_that_of_the_reported_peak() {
     let report = run(&args(excerpt("torch211_gan.csv.gz"))).unwrap();
     let found = report.memory.fragmentation.unwrap();
     assert_eq!(Some(found.reserved), report.memory.peak_reserved);
@@ -184,10 +184,10 @@ fn trace(rows: &str) -> tempfile::NamedTempFile {
     file
 }
 
-/// The device is asked only now and then. A trace that holds less than what it gives out at once must not be told to take nothing,
-/// and what came last before a refusal counts.
+/// The device is queried only at times. A trace smaller than the device's granularity must not be reported as taking nothing,
+/// and the last operations before a refusal count.
 #[test]
-fn a_small_trace_takes_memory_too() {
+fn small_trace_takes_memory() {
     const PAGE: u64 = 2 << 20;
     let absurd = u64::MAX / 2;
     for (rows, reserved, refused) in [
@@ -219,13 +219,13 @@ fn a_small_trace_takes_memory_too() {
     assert_eq!(
         report.unwrap().memory.peak_reserved,
         Some(0),
-        "what went back was none of it"
+        "freed memory does not count"
     );
 }
 
-/// A channel that cannot be made is none, whatever was wished for.
+/// A channel that could not be created is not reported, even if it was requested.
 #[test]
-fn only_what_is_published_is_called_so() {
+fn publishing_is_reported_only_with_a_channel() {
     let (folder, file) = (
         tempfile::tempdir_in("/dev/shm").unwrap(),
         tempfile::NamedTempFile::new().unwrap(),
@@ -241,7 +241,7 @@ fn only_what_is_published_is_called_so() {
     }
 }
 
-/// What finds no memory is counted, and the replay goes on.
+/// Requests that find no memory are counted, and the replay goes on.
 #[test]
 fn requests_beyond_the_limit_are_counted() {
     let whole = naive_peaks(EXCERPTS[0], 1).0;
@@ -271,19 +271,19 @@ fn requests_beyond_the_limit_are_counted() {
             text.contains(&format!("The first was operation {}", first.operation)),
             "{text}"
         );
-        // Which is more than the first request of many that fail would have needed.
+        // This is more than the first of many failing requests would have needed.
         let peak = report.trace.peak_requested;
-        assert!(peak >= whole && text.contains("All of the trace asks for "), "{text}");
-        // What the trace leaves is not what this replay did.
-        assert!(text.contains("had none been refused"), "{text}");
+        assert!(peak >= whole && text.contains("The whole trace requests "), "{text}");
+        // The blocks live at the trace's end are not those of this replay.
+        assert!(text.contains("if none had been refused"), "{text}");
     }
 }
 
-/// A part of the device is a limit like others: the least of them holds, and is told.
+/// A fraction of the device is a limit like others. The lowest limit applies and is reported.
 #[test]
-fn the_limit_that_holds_is_told() {
+fn lowest_limit_is_reported() {
     const TENTH: u64 = 8 << 30;
-    let told = |limit, conf: &str| {
+    let limit_of = |limit, conf: &str| {
         let report = run(&ReplayArgs {
             limit,
             conf: conf.parse().ok(),
@@ -294,17 +294,17 @@ fn the_limit_that_holds_is_told() {
         (report.allocator.limit, report.text().contains("at most 8.0 GiB"))
     };
     let conf = "budget_fraction:0.1";
-    assert_eq!(told(None, ""), (None, false));
-    assert_eq!(told(None, conf), (Some(TENTH), true));
-    assert_eq!(told(Some(2 * TENTH), conf), (Some(TENTH), true));
-    assert_eq!(told(Some(TENTH / 2), conf), (Some(TENTH / 2), false));
+    assert_eq!(limit_of(None, ""), (None, false));
+    assert_eq!(limit_of(None, conf), (Some(TENTH), true));
+    assert_eq!(limit_of(Some(2 * TENTH), conf), (Some(TENTH), true));
+    assert_eq!(limit_of(Some(TENTH / 2), conf), (Some(TENTH / 2), false));
     let both = "budget_mb:8192,per_process_memory_fraction:0.2";
-    assert_eq!(told(None, both), (Some(TENTH), true));
+    assert_eq!(limit_of(None, both), (Some(TENTH), true));
 }
 
-/// Sizes that no device has, streams that no device has seen.
+/// Sizes larger than any device, and unknown streams.
 #[test]
-fn absurd_requests_are_refused_like_others() {
+fn absurd_requests_are_refused() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let absurd = u64::MAX;
     let rows = format!(
@@ -329,9 +329,9 @@ fn absurd_requests_are_refused_like_others() {
     }
 }
 
-/// A trace with more streams than the allocator keeps apart is refused before it is replayed, and not halfway.
+/// A trace with more streams than the allocator tracks is refused before the replay, and not in the middle of it.
 #[test]
-fn as_many_streams_are_read_as_can_be_replayed() {
+fn trace_with_too_many_streams_is_refused() {
     let rows = |streams| (0..streams).map(|n| format!("a,{n},1,{n}\n")).collect::<String>();
     let most = trace(&rows(4096));
     let report = run(&ReplayArgs {
@@ -346,7 +346,7 @@ fn as_many_streams_are_read_as_can_be_replayed() {
 }
 
 #[test]
-fn a_text_report_fits_a_terminal_and_says_that_it_is_simulated() {
+fn text_report_fits_80_columns_and_says_simulated() {
     for (allocator, limit, passes) in [
         (AllocatorChoice::Gpumem, Some(128 << 20), 12),
         (AllocatorChoice::CudaMalloc, None, 1),
@@ -367,13 +367,13 @@ fn a_text_report_fits_a_terminal_and_says_that_it_is_simulated() {
                 .all(|line| line.chars().count() <= 80 && line == line.trim_end()),
             "{text}"
         );
-        assert!(text.lines().count() < 40, "twelve passes are not twelve lines: {text}");
+        assert!(text.lines().count() < 40, "not every pass has a line: {text}");
         assert_eq!(text.contains("10 other passes are not listed"), passes == 12, "{text}");
     }
 }
 
 #[test]
-fn entries_with_an_unknown_action_are_left_out_and_said_to_be() {
+fn entries_with_unknown_actions_are_reported() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let event = |action: &str| format!("{{\"action\": \"{action}\", \"addr\": 512, \"size\": 7}}");
     let write = |actions: &[&str]| {
@@ -394,7 +394,7 @@ fn entries_with_an_unknown_action_are_left_out_and_said_to_be() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused() {
+fn traces_that_cannot_be_replayed_are_refused() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let code = |args: &ReplayArgs| run(args).unwrap_err().exit_code();
     assert_eq!(code(&args("/nowhere/at/all".into())), 1);

@@ -1,4 +1,4 @@
-//! A replay to be looked at: its pace, what can be said to it, and what it says.
+//! A live replay: its pace, its commands and its output.
 
 use std::collections::BTreeSet;
 use std::io::{BufReader, Cursor, Read};
@@ -20,7 +20,7 @@ fn replay(speed: &str, passes: u64) -> Replay {
     }
 }
 
-/// On the whole of a simulated device, as JSON.
+/// Returns the arguments for a whole simulated device, as JSON.
 fn args() -> RunArgs {
     RunArgs {
         budget: None,
@@ -40,10 +40,10 @@ fn steered_args() -> RunArgs {
 }
 
 #[test]
-fn passes_are_replayed_and_all_memory_is_given_back() {
+fn passes_are_replayed_and_all_memory_is_released() {
     let ran = play(replay("max", 3), &args(), None);
     assert!(ran.start().simulated && ran.start().channel.is_some());
-    // A pass is a step.
+    // Passes are steps.
     assert_eq!((ran.start().steps, ran.outcome().steps_done), (3, 3));
     assert!(ran.steps().iter().all(|step| step.steps == 3));
     assert_eq!(ran.steps()[0].step, 1);
@@ -51,7 +51,7 @@ fn passes_are_replayed_and_all_memory_is_given_back() {
     assert_eq!((last.step, &*last.title), (3, "Pass 3, 100 % of 2,000 operations"));
     assert!(last.stats.allocated > 0 && last.stats.reserved >= last.stats.allocated);
     assert!(
-        last.detail.contains("llm_serving_2000.csv.gz: As fast as it goes."),
+        last.detail.contains("llm_serving_2000.csv.gz: At full speed."),
         "{}",
         last.detail
     );
@@ -59,7 +59,7 @@ fn passes_are_replayed_and_all_memory_is_given_back() {
 }
 
 #[test]
-fn a_pace_is_kept() {
+fn pace_is_kept() {
     let began = Instant::now();
     let ran = play(replay("4000", 1), &args(), None);
     assert!(
@@ -69,9 +69,9 @@ fn a_pace_is_kept() {
     assert!(matches!(ran.ended, Ok(Ended::Done(_))));
 }
 
-/// By the clock: nothing is lost where passes end, and there are many ends.
+/// Many passes end within the time, and no time is lost at their ends.
 #[test]
-fn a_pace_is_kept_over_passes() {
+fn pace_is_kept_over_passes() {
     let folder = tempfile::tempdir().unwrap();
     let short = Replay {
         trace: Some(short_trace(folder.path())),
@@ -87,7 +87,7 @@ fn a_pace_is_kept_over_passes() {
     );
 }
 
-/// 20 operations.
+/// Writes a trace of 20 operations.
 fn short_trace(folder: &Path) -> PathBuf {
     let rows = |row: fn(usize) -> String| (0..10).map(row).collect::<String>();
     let (allocs, frees) = (rows(|n| format!("a,{n},4096,0\n")), rows(|n| format!("f,{n}\n")));
@@ -100,7 +100,7 @@ fn titles(ran: &Ran) -> Vec<&str> {
     ran.steps().iter().map(|step| step.title.as_str()).collect()
 }
 
-/// Input that comes after a while.
+/// Input that arrives after a delay.
 struct Later(Duration, Cursor<&'static str>);
 
 impl Read for Later {
@@ -110,43 +110,43 @@ impl Read for Later {
     }
 }
 
-/// A second in is 1 % of this trace, and its tenth 20 s away.
+/// One second is 1 % of this trace, and a tenth of it takes 20 s.
 #[test]
-fn how_far_it_is_is_told_every_second_and_when_it_is_told_to_quit() {
+fn progress_is_reported_every_second_and_on_quit() {
     let quit = Later(Duration::from_millis(2600), Cursor::new("quit\n"));
     let ran = play(replay("20", 0), &steered_args(), Some(Box::new(BufReader::new(quit))));
     assert_eq!(ran.ended.as_ref().unwrap(), &Ended::Early(End::Quit));
-    let told = titles(&ran);
+    let reports = titles(&ran);
     let percent = |n: u32| format!("Pass 1, {n} % of 2,000 operations");
-    assert_eq!(told[..2], [percent(0), percent(1)], "{told:?}");
+    assert_eq!(reports[..2], [percent(0), percent(1)], "{reports:?}");
     assert!(
-        told.len() >= 4 && told[told.len() - 2] != told[told.len() - 1],
-        "{told:?}"
+        reports.len() >= 4 && reports[reports.len() - 2] != reports[reports.len() - 1],
+        "{reports:?}"
     );
     let last = *ran.steps().last().unwrap();
-    assert!(last.stats.reserved > 0, "the figures are those of now");
+    assert!(last.stats.reserved > 0, "the figures are current");
 }
 
 #[test]
-fn a_pass_that_takes_a_while_is_told_when_it_begins_and_ends() {
+fn long_pass_is_reported_at_its_begin_and_end() {
     let ran = play(replay("1600", 2), &args(), None);
-    let told = titles(&ran);
+    let reports = titles(&ran);
     let of = |percent: &str| format!("Pass {percent} % of 2,000 operations");
-    let ends = told.iter().position(|told| *told == of("1, 100")).unwrap();
-    assert_eq!(told[ends + 1], of("2, 0"), "{told:?}");
-    assert_eq!(told.last().unwrap(), &of("2, 100"));
+    let ends = reports.iter().position(|reports| *reports == of("1, 100")).unwrap();
+    assert_eq!(reports[ends + 1], of("2, 0"), "{reports:?}");
+    assert_eq!(reports.last().unwrap(), &of("2, 100"));
     assert!(ran.steps()[ends].stats.allocated > ran.steps()[ends + 1].stats.allocated);
-    // Many short ones are not.
+    // Not all of many short passes are reported.
     let began = Instant::now();
     let ran = play(replay("max", 40), &args(), None);
     let fast = titles(&ran);
     assert!(fast.len() as u64 <= 3 + 3 * began.elapsed().as_secs(), "{fast:?}");
-    all_but_the_last_told_to_the_end(&ran);
+    assert_passes_end(&ran);
     assert!(fast.last().unwrap().contains("Pass 40, 100 % of"), "{fast:?}");
 }
 
-/// No pass of which anything was told is left behind as if it had ended somewhere.
-fn all_but_the_last_told_to_the_end(ran: &Ran) {
+/// Checks that every reported pass but the last is reported at its end.
+fn assert_passes_end(ran: &Ran) {
     for two in ran.steps().windows(2) {
         if two[0].step != two[1].step {
             assert!(two[0].title.contains(", 100 % of"), "{:?}", titles(ran));
@@ -155,7 +155,7 @@ fn all_but_the_last_told_to_the_end(ran: &Ran) {
 }
 
 #[test]
-fn passes_that_take_a_moment_are_told_every_second() {
+fn short_passes_are_reported_every_second() {
     let folder = tempfile::tempdir().unwrap();
     for (speed, trace) in [("max", TRACE.into()), ("2000", short_trace(folder.path()))] {
         let demo = Replay {
@@ -165,26 +165,26 @@ fn passes_that_take_a_moment_are_told_every_second() {
         let quit = Later(Duration::from_millis(2600), Cursor::new("quit\n"));
         let ran = play(demo, &steered_args(), Some(Box::new(BufReader::new(quit))));
         assert_eq!(ran.ended.as_ref().unwrap(), &Ended::Early(End::Quit));
-        // At its beginning, after one second, after two, and when it was told to quit.
+        // At the beginning, after one and two seconds, and on quit.
         let passes = |ran: &Ran| ran.steps().iter().map(|step| step.step).collect::<BTreeSet<_>>();
         assert!(passes(&ran).len() >= 4, "{speed}: {:?}", titles(&ran));
         assert!(titles(&ran).len() <= 8, "{speed}: {:?}", titles(&ran));
-        all_but_the_last_told_to_the_end(&ran);
+        assert_passes_end(&ran);
     }
 }
 
 #[test]
-fn it_does_what_it_is_told() {
+fn commands_are_executed() {
     let ran = steered(
         replay("1", 0),
         &args(),
         "faster\nfaster\nslower\npause\nspeed 7\npause\nhurry\nnext\nspeed max\nquit\n",
     );
-    let told: Vec<&str> = ran.steps().iter().map(|step| step.detail.as_str()).collect();
+    let reports: Vec<&str> = ran.steps().iter().map(|step| step.detail.as_str()).collect();
     assert_eq!(
         ran.steps()[0].title,
         "Pass 1, 0 % of 2,000 operations",
-        "there is something to read from the beginning"
+        "the first report comes at once"
     );
     let expected = [
         "1 operation a second.",
@@ -194,13 +194,13 @@ fn it_does_what_it_is_told() {
         "It stands",
         "It stands",
         "7 op",
-        "As fast",
-        // How far it came when it was told to quit.
-        "As fast",
+        "At full",
+        // The progress on quit.
+        "At full",
     ];
-    assert_eq!(told.len(), expected.len(), "{told:?}");
-    for (told, expected) in told.iter().zip(expected) {
-        assert!(told.contains(&format!(": {expected}")), "{told}");
+    assert_eq!(reports.len(), expected.len(), "{reports:?}");
+    for (reports, expected) in reports.iter().zip(expected) {
+        assert!(reports.contains(&format!(": {expected}")), "{reports}");
     }
     for step in ran.steps() {
         assert_eq!(step.halted, step.detail.contains("It stands still"), "{step:?}");
@@ -216,7 +216,7 @@ fn it_does_what_it_is_told() {
 }
 
 #[test]
-fn too_little_memory_is_told_and_the_replay_goes_on() {
+fn replay_goes_on_after_failed_requests() {
     let ran = play(replay("max", 1), &budget(256 << 20), None);
     let last = *ran.steps().last().unwrap();
     let oom = last.oom.as_ref().unwrap();
@@ -232,9 +232,9 @@ fn too_little_memory_is_told_and_the_replay_goes_on() {
     assert!(last.stats.reserved <= 256 << 20);
 }
 
-/// What is larger, and set aside for small requests or another stream's, is not what the request lacked.
+/// Larger blocks that are reserved for small requests or another stream are left out: the request could not use them.
 #[test]
-fn the_largest_free_block_is_told_as_the_report_tells_it() {
+fn largest_free_block_is_that_of_the_report() {
     for mib in [100, 150, 200, 250] {
         let ran = play(replay("max", 1), &budget(mib << 20), None);
         let oom = ran.steps().into_iter().rev().find_map(|step| step.oom.clone()).unwrap();
@@ -251,10 +251,10 @@ fn the_largest_free_block_is_told_as_the_report_tells_it() {
     }
 }
 
-/// The budget that a live replay tells first is the one that holds, if one does.
+/// The first line of a live replay has the budget that applies, if any.
 #[test]
-fn the_smallest_budget_is_told() {
-    for (limit, conf, told) in [
+fn smallest_budget_is_reported() {
+    for (limit, conf, budget) in [
         (None, "", None),
         (None, "budget_mb:300", Some(300 << 20)),
         (Some(16 << 30), "budget_fraction:0.1", Some(8 << 30)),
@@ -265,12 +265,12 @@ fn the_smallest_budget_is_told() {
             conf: conf.parse().ok(),
             ..args()
         };
-        assert_eq!(play(replay("max", 1), &limited, None).start().budget, told, "{conf}");
+        assert_eq!(play(replay("max", 1), &limited, None).start().budget, budget, "{conf}");
     }
 }
 
 #[test]
-fn without_a_trace_there_is_nothing_to_replay() {
+fn missing_trace_is_an_argument_error() {
     for (trace, code) in [(None, 2), (Some("/nowhere".into()), 1)] {
         let ran = play(
             Replay {

@@ -1,4 +1,4 @@
-//! What programs recorded whose threads have default streams of their own: their numbers are no threads' of the replay.
+//! Recordings of programs with per-thread default streams. The streams' numbers are not those of the replay's threads.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use gpumem_demo::DeviceChoice;
 use gpumem_demo::replay::{ReplayArgs, run};
 use gpumem_demo::trace::{Op, Trace};
 
-/// What a replay of a program took, whose streams have these numbers.
+/// Replays a program whose streams have these numbers, and returns the memory it took.
 fn replayed(trace: &Trace, number: impl Fn(u64) -> u64) -> String {
     let mut rows = "op,id,bytes,stream\n".to_owned();
     for op in &trace.ops {
@@ -34,7 +34,7 @@ fn replayed(trace: &Trace, number: impl Fn(u64) -> u64) -> String {
 }
 
 #[test]
-fn threads_that_are_not_of_the_replay_have_not_ended() {
+fn recorded_threads_are_not_taken_for_ended_ones() {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/multi_stream_2000.csv.gz");
     let trace = Trace::open(&recorded).unwrap();
     let of_threads = |stream: u64| PER_THREAD_STREAMS.start + 0x1000 + stream;

@@ -48,9 +48,9 @@ fn allocated_rises_in_forward_and_falls_in_backward() {
     assert_eq!(exit_code(&ran.ended), 0);
 }
 
-/// What a machine without a GPU shows by default: a card that is mostly in use, and a wave that no one can miss.
+/// By default a machine without a GPU shows a device that is mostly in use, and a large sawtooth.
 #[test]
-fn the_simulated_card_is_mostly_in_use() {
+fn simulated_device_is_mostly_in_use() {
     let ran = play(train(100), &RunArgs { budget: None, ..args() }, None);
     let gib = 1024 * MIB;
     for step in &ran.steps()[1..] {
@@ -79,7 +79,7 @@ fn varying_batches_fragment_the_cache() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn same_seed_gives_the_same_run() {
     let figures = |seed| {
         let ran = play(train(10), &RunArgs { seed, ..args() }, None);
         ran.steps()
@@ -92,7 +92,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn dimensions_that_make_no_model_are_refused() {
+fn impossible_dimensions_are_refused() {
     for (layers, batch) in [(0, 32), (100_000, 32), (12, 0), (12, u32::MAX)] {
         let ran = play(
             Train {
@@ -112,7 +112,7 @@ fn dimensions_that_make_no_model_are_refused() {
 }
 
 #[test]
-fn every_shape_of_model_trains_within_its_budget() {
+fn models_of_every_shape_train_within_their_budget() {
     for (layers, batch, budget) in [(1, 1, 256), (512, 65536, 256), (3, 7, 1024), (48, 128, 4096)] {
         let ran = play(
             Train {
@@ -135,9 +135,9 @@ fn every_shape_of_model_trains_within_its_budget() {
     }
 }
 
-/// The model is made for the smaller of two budgets: made for the larger it would run out of the other.
+/// The model must be made for the smaller of two budgets, or it would run out of memory.
 #[test]
-fn the_budget_of_a_configuration_counts_as_well() {
+fn budget_of_the_configuration_counts() {
     let ran = play(
         train(8),
         &RunArgs {
@@ -155,16 +155,16 @@ fn the_budget_of_a_configuration_counts_as_well() {
     );
 }
 
-/// Holds the demo's stdin open while it runs, as a dashboard does.
+/// Returns a stdin that stays open while the demo runs, as a dashboard's does.
 fn held_open() -> (Box<BufReader<std::io::PipeReader>>, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     (Box::new(BufReader::new(reader)), writer)
 }
 
 #[test]
-fn it_runs_until_its_parent_is_gone_even_in_the_middle_of_a_step() {
+fn demo_ends_with_its_parent_within_a_step() {
     let (input, mut parent) = held_open();
-    // One step would take an hour: only listening in the middle of it can end it.
+    // A step takes an hour, so only an input within it can end the demo.
     let args = RunArgs {
         steer: true,
         pace: Some(Duration::from_secs(3600)),
@@ -178,17 +178,12 @@ fn it_runs_until_its_parent_is_gone_even_in_the_middle_of_a_step() {
     let ran = demo.join().unwrap();
     assert_eq!(ran.ended.as_ref().ok(), Some(&Ended::Early(End::ParentGone)));
     assert!(began.elapsed() < Duration::from_secs(60));
-    assert_eq!(
-        ran.notices().len(),
-        1,
-        "next means nothing to it, and it says so: {:?}",
-        ran.notices()
-    );
+    assert_eq!(ran.notices().len(), 1, "next is answered: {:?}", ran.notices());
 }
 
 #[test]
-fn quit_ends_it() {
-    // The longest pace there is must not be too long for the clock.
+fn quit_ends_the_demo() {
+    // The longest possible pace must not overflow the clock.
     let ran = steered(
         train(0),
         &RunArgs {
@@ -200,9 +195,9 @@ fn quit_ends_it() {
     assert_eq!(ran.ended.as_ref().ok(), Some(&Ended::Early(End::Quit)));
 }
 
-/// Before anything else is said or done, and nothing is left where it would have been.
+/// It is refused before anything else, and no file is left behind.
 #[test]
-fn a_snapshot_that_could_not_be_written_is_refused_at_the_start() {
+fn unwritable_snapshot_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("old.json"), "old").unwrap();
@@ -219,12 +214,12 @@ fn a_snapshot_that_could_not_be_written_is_refused_at_the_start() {
         ("", "its name ends in .pickle or .json"),
         ("missing/x.pickle", "folder: No such file or directory"),
         ("old.json/x.pickle", "folder: Not a directory"),
-        ("taken.pickle", "there is something that is no file"),
-        ("socket.json", "there is something that is no file"),
+        ("taken.pickle", "it exists and is not a file"),
+        ("socket.json", "it exists and is not a file"),
     ];
     std::fs::create_dir(at("kept")).unwrap();
     std::fs::set_permissions(at("kept"), std::fs::Permissions::from_mode(0o555)).unwrap();
-    // Root may write everywhere.
+    // Root may write anywhere.
     if std::fs::write(at("kept/try"), "").is_err() {
         refused.push(("kept/x.json", "folder: Permission denied"));
     }

@@ -1,4 +1,4 @@
-//! What the tests of whole demos share.
+//! Helpers of the tests of whole demos.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
 use std::io::{BufRead, Cursor, Write};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpumem_demo::protocol::{Body, Line, Outcome, Start, Step};
 use gpumem_demo::{Chosen, DemoError, DeviceChoice, Ended, MIN_BUDGET, RunArgs, run};
 
-/// A run on the simulated device, as JSON, as fast as it goes, with the smallest budget.
+/// Returns the arguments of a run on the simulated device, as JSON, at full speed, with the smallest budget.
 pub fn args() -> RunArgs {
     RunArgs {
         device: Some(DeviceChoice::Sim),
@@ -18,7 +18,7 @@ pub fn args() -> RunArgs {
     }
 }
 
-/// What a run said and how it ended.
+/// The output of a run, and how it ended.
 pub struct Ran {
     pub lines: Vec<Body>,
     pub ended: Result<Ended, DemoError>,
@@ -67,7 +67,7 @@ impl Ran {
     }
 }
 
-/// Runs with a channel directory of its own, so that nothing shows up among the user's channels.
+/// Runs a demo with its own channel directory, so that it does not appear among the user's channels.
 pub fn play_into(
     out: &mut dyn Write,
     demo: impl Into<Chosen>,
@@ -82,7 +82,7 @@ pub fn play_into(
     run(demo, &args, out, input)
 }
 
-/// Runs and reads back every line.
+/// Runs a demo and reads back every line.
 pub fn play(demo: impl Into<Chosen>, args: &RunArgs, input: Option<Box<dyn BufRead + Send>>) -> Ran {
     let demo = demo.into();
     let name = demo.entry().name;
@@ -100,7 +100,7 @@ pub fn play(demo: impl Into<Chosen>, args: &RunArgs, input: Option<Box<dyn BufRe
     }
 }
 
-/// Runs steered by these lines.
+/// Runs a demo steered by the lines of `input`.
 pub fn steered(demo: impl Into<Chosen>, args: &RunArgs, input: &str) -> Ran {
     let args = RunArgs {
         steer: true,

@@ -4,10 +4,10 @@ use gpumem_text::units::MIB;
 
 use crate::pattern::pattern;
 
-/// Shares of the budget in 1/1000: weights, and each of the optimizer's two states; the activations of a mean batch; the
-/// scratch of one layer. Between steps weights and states are there, a third of the budget. At the end of forward the
-/// activations are there too: three quarters. In backward each layer's gradient takes the place of its larger activations. What
-/// is left is room for fragmentation.
+/// Shares of the budget in 1/1000: the weights, and each of the optimizer's two states; the activations of a mean batch; the
+/// scratch memory of one layer. Between steps there are only weights and states, a third of the budget. At the end of forward
+/// there are activations as well, three quarters in all. In backward each layer's gradient replaces its larger activations.
+/// The rest is room for fragmentation.
 const WEIGHTS: u64 = 110;
 const ACTIVATIONS: u64 = 380;
 const SCRATCH: u64 = 30;
@@ -30,7 +30,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// A model of `layers` layers whose training at mean batch size `batch` fits into `budget` bytes.
+    /// Creates a model of `layers` layers whose training at mean batch size `batch` fits into `budget` bytes.
     pub(crate) fn new(budget: u64, layers: u32, batch: u32, seed: u64) -> Model {
         let shape = || SHAPE.into_iter().cycle().take(layers as usize);
         let total: u64 = shape().sum::<u64>().max(1);
@@ -44,26 +44,26 @@ impl Model {
         }
     }
 
-    /// Samples in the batch of step `step`.
+    /// Returns the number of samples in the batch of step `step`.
     pub(crate) fn batch(&self, step: u64) -> u64 {
         let spread = self.batch / JITTER;
         let low = self.batch - spread;
         low + pattern(self.seed, step) % (2 * spread + 1)
     }
 
-    /// Bytes of layer `layer`'s activations for `batch` samples.
+    /// Returns the bytes of layer `layer`'s activations for `batch` samples.
     pub(crate) fn activation(&self, layer: usize, batch: u64) -> u64 {
         let per_batch = self.activations.get(layer).copied().unwrap_or(0) * 1024;
         scaled(per_batch, batch, self.batch)
     }
 
-    /// Bytes of a layer's scratch memory for `batch` samples.
+    /// Returns the bytes of a layer's scratch memory for `batch` samples.
     pub(crate) fn scratch(&self, batch: u64) -> u64 {
         scaled(self.scratch, batch, self.batch)
     }
 
-    /// Most bytes that live at once in a step of `batch` samples: at the end of forward, or in backward when a layer's
-    /// gradient is there and its activations are not gone yet.
+    /// Returns the most bytes that live at once in a step of `batch` samples: at the end of forward, or in backward when a layer
+    /// has its gradient and still its activations.
     #[cfg(test)]
     fn peak(&self, batch: u64) -> u64 {
         let weights: u64 = self.weights.iter().sum();
@@ -78,19 +78,19 @@ impl Model {
     }
 }
 
-/// `bytes` for `batch` instead of `mean` samples, at least one block of the allocator.
+/// Scales `bytes` from `mean` to `batch` samples, to at least one block of the allocator.
 fn scaled(bytes: u64, batch: u64, mean: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(batch) / u128::from(mean.max(1));
     u64::try_from(exact).unwrap_or(u64::MAX).max(512)
 }
 
-/// Why no model of these dimensions fits, if none does.
+/// Returns the argument that makes a model impossible, with the reason, if there is one.
 pub(crate) fn objection(budget: u64, layers: u32, batch: u32) -> Option<(&'static str, String)> {
     if !(1..=1000).contains(&layers) {
-        return Some(("--layers", format!("{layers} layers: from 1 to 1000 make a model")));
+        return Some(("--layers", format!("{layers} layers: must be from 1 to 1000")));
     }
     if !(1..=65536).contains(&batch) {
-        return Some(("--batch", format!("{batch} samples: from 1 to 65536 make a batch")));
+        return Some(("--batch", format!("{batch} samples: must be from 1 to 65536")));
     }
     let least = 64 * MIB;
     (budget < least).then(|| ("--budget", "at least 64 MiB are needed".to_owned()))
@@ -102,9 +102,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A demo that runs for ever must not run out of memory, whatever the batches are.
+        /// A demo that runs forever must not run out of memory, whatever its batches are.
         #[test]
-        fn the_peak_leaves_room_for_fragmentation(
+        fn peak_leaves_room_for_fragmentation(
             budget in 64 * MIB..1u64 << 48, layers in 1u32..=1000, batch in 1u32..=65536, step: u64, seed: u64,
         ) {
             let model = Model::new(budget, layers, batch, seed);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_vary_and_the_same_seed_gives_the_same_ones() {
+    fn batches_vary_and_depend_only_on_the_seed() {
         let batches = |seed| {
             (0..50)
                 .map(|step| Model::new(1 << 31, 12, 32, seed).batch(step))

@@ -90,8 +90,8 @@ fn steps_panel(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 
 /// Draws the keys that scroll the steps on the frame's last line.
 fn scroll_hint(screen: &mut Screen<'_>, area: Rect) {
-    let told = screen.hits.told;
-    let key = match (screen.model.ui.demo_scroll, told.below) {
+    let geometry = screen.hits.told;
+    let key = match (screen.model.ui.demo_scroll, geometry.below) {
         (0, 0) => return,
         (0, _) => "PgDn",
         _ => "PgUp PgDn",
@@ -279,12 +279,12 @@ fn figures(screen: &mut Screen<'_>, area: Rect, process: &Process, counts: &Look
         let end = area.width.min(36);
         let room = end.saturating_sub(3 + width(&text));
         let label = clip(label, room);
-        let air = " ".repeat(usize::from(end.saturating_sub(2 + width(&label) + width(&text))));
+        let blank = " ".repeat(usize::from(end.saturating_sub(2 + width(&label) + width(&text))));
         let spans = [
             sign,
             Span::raw(" "),
             Span::styled(label, dim),
-            Span::raw(air),
+            Span::raw(blank),
             Span::raw(text),
         ];
         let line = Rect::new(area.x, area.y + y, end, 1);

@@ -135,6 +135,6 @@ pub(crate) fn draw(buffer: &mut Buffer, model: &Model) -> Hits {
         popup::draw(&mut screen, area, popup);
     }
     let hits = screen.hits;
-    theme.to_ascii(buffer);
+    theme.replace_non_ascii(buffer);
     hits
 }

@@ -85,9 +85,9 @@ impl Widget for Panel<'_> {
             return;
         }
         let frame = self.theme.ink(Ink::Dim);
-        let air = || Span::styled(" ", frame);
+        let blank = || Span::styled(" ", frame);
         let words = [self.title.clone(), self.label.clone()].into_iter().flatten();
-        let title: Vec<Span<'_>> = words.flat_map(|span| [own(span), air()]).collect();
+        let title: Vec<Span<'_>> = words.flat_map(|span| [own(span), blank()]).collect();
         let mut block = self.block();
         // A piece of the frame separates the title from the note. A label needs none.
         let apart = usize::from(self.label.is_none());
@@ -101,7 +101,7 @@ impl Widget for Panel<'_> {
             .note
             .filter(|note| used + note.width() + 4 + apart <= area.width.into())
         {
-            let note = [air(), own(note), Span::styled(" ─", frame)];
+            let note = [blank(), own(note), Span::styled(" ─", frame)];
             block = block.title(Line::from_iter(note).right_aligned());
         }
         block.render(area, buf);

@@ -233,7 +233,7 @@ impl Theme {
     }
 
     /// Replaces every other character by a similar one in ASCII mode.
-    pub(super) fn to_ascii(&self, buffer: &mut Buffer) {
+    pub(super) fn replace_non_ascii(&self, buffer: &mut Buffer) {
         if !self.ascii {
             return;
         }

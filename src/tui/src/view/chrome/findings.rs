@@ -107,8 +107,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, finding: &Finding, hidde
     sentence(screen, area, finding.severity, &finding.text, (room, style));
     if let Some(tail) = tail {
         let [accent, dim] = [Ink::Accent, Ink::Dim].map(|ink| screen.theme.ink(ink));
-        let air = Span::raw(" ");
-        let spans = [Span::styled(MORE, accent), air.clone(), Span::styled(tail, dim), air];
+        let blank = Span::raw(" ");
+        let spans = [
+            Span::styled(MORE, accent),
+            blank.clone(),
+            Span::styled(tail, dim),
+            blank,
+        ];
         let last = split_bottom(area, 1).1;
         screen.render(Line::from_iter(spans).right_aligned(), last);
     }

@@ -108,21 +108,21 @@ mod tests {
 
     #[test]
     fn failure_has_a_mark_and_a_hint() {
-        let told = |width| -> Vec<String> {
+        let shown_text = |width| -> Vec<String> {
             let lines = lines(&fixture::failing(), Theme::default(), width);
             lines.iter().map(ToString::to_string).collect()
         };
-        assert_eq!(told(200)[0], " ▲ NVML fails: Driver/library version mismatch");
-        assert!(told(200)[1].starts_with("   The driver was updated"));
-        assert_eq!(told(200)[2..], ["   "]);
+        assert_eq!(shown_text(200)[0], " ▲ NVML fails: Driver/library version mismatch");
+        assert!(shown_text(200)[1].starts_with("   The driver was updated"));
+        assert_eq!(shown_text(200)[2..], ["   "]);
         for width in 4..60 {
-            let told = told(width);
+            let shown_text = shown_text(width);
             assert!(
-                told.iter().all(|line| crate::wrap::width(line) <= width.max(3)),
-                "{told:?}"
+                shown_text.iter().all(|line| crate::wrap::width(line) <= width.max(3)),
+                "{shown_text:?}"
             );
             assert_eq!(
-                told.last().map(String::as_str),
+                shown_text.last().map(String::as_str),
                 Some(if width == 4 { " ▲ " } else { "   " })
             );
         }

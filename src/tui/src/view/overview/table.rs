@@ -283,13 +283,13 @@ mod tests {
     fn note_on_hidden_rows_fits_the_space() {
         let mut model = fixture::h100();
         model.rows = [0, 1, 2, 3].repeat(6);
-        let told = |in_view, room| rows_in_view(&model, in_view, room).unwrap_or_default();
-        assert_eq!(told(2..9, 40), "3-9 of 24 rows");
-        assert_eq!(told(2..9, 13), "3-9 of 24");
-        assert_eq!(told(2..9, 7), "↑2 ↓15");
-        assert_eq!(told(0..9, 7), "↓15");
-        assert_eq!(told(2..9, 3), "");
-        assert_eq!(told(0..24, 40), "", "all are in view");
+        let shown_text = |in_view, room| rows_in_view(&model, in_view, room).unwrap_or_default();
+        assert_eq!(shown_text(2..9, 40), "3-9 of 24 rows");
+        assert_eq!(shown_text(2..9, 13), "3-9 of 24");
+        assert_eq!(shown_text(2..9, 7), "↑2 ↓15");
+        assert_eq!(shown_text(0..9, 7), "↓15");
+        assert_eq!(shown_text(2..9, 3), "");
+        assert_eq!(shown_text(0..24, 40), "", "all are in view");
     }
 
     #[test]

@@ -31,21 +31,24 @@ fn words(screen: &str, from: usize) -> String {
 #[test]
 fn missing_map_is_explained_in_full() {
     let mut model = alone();
-    let told = words(&at_80x24(&model), 44);
+    let shown_text = words(&at_80x24(&model), 44);
     assert!(
-        told.contains("gpumem-tui doctor says where programs can publish."),
-        "{told}"
+        shown_text.contains("gpumem-tui doctor says where programs can publish."),
+        "{shown_text}"
     );
     let looked = model.live.channels_at();
     let demo = model.demo.as_mut().unwrap();
     demo.has_memory_since = looked;
-    let told = words(&at_80x24(&model), 44);
-    assert!(told.contains("Its channel is looked for every 2 s."), "{told}");
-    model.demo.as_mut().unwrap().unpublished = Some("/tmp/x is not in memory (tmpfs)".into());
-    let told = words(&at_80x24(&model), 44);
+    let shown_text = words(&at_80x24(&model), 44);
     assert!(
-        told.contains("It does not publish: /tmp/x is not in memory (tmpfs)"),
-        "{told}"
+        shown_text.contains("Its channel is looked for every 2 s."),
+        "{shown_text}"
+    );
+    model.demo.as_mut().unwrap().unpublished = Some("/tmp/x is not in memory (tmpfs)".into());
+    let shown_text = words(&at_80x24(&model), 44);
+    assert!(
+        shown_text.contains("It does not publish: /tmp/x is not in memory (tmpfs)"),
+        "{shown_text}"
     );
 }
 
@@ -102,7 +105,7 @@ fn outcome_of_a_demo_is_shown_in_full() {
         ..DemoOutcome::default()
     });
     model.ui.demo_scroll = 99;
-    let told = words(
+    let shown_text = words(
         &at_80x24(&model)
             .lines()
             .map(|l| l.chars().take(44).collect::<String>() + "\n")
@@ -110,8 +113,8 @@ fn outcome_of_a_demo_is_shown_in_full() {
         0,
     );
     assert!(
-        told.contains("✗ not so: the large request failed before the fix"),
-        "{told}"
+        shown_text.contains("✗ not so: the large request failed before the fix"),
+        "{shown_text}"
     );
 }
 
@@ -125,10 +128,10 @@ fn demo_that_never_started_is_not_called_ended() {
         phase: DemoPhase::Failed("no driver".into()),
         ..Demo::default()
     };
-    let told = at_80x24(&model);
+    let shown_text = at_80x24(&model);
     assert!(
-        told.contains("It never started") && !told.contains("It has ended"),
-        "{told}"
+        shown_text.contains("It never started") && !shown_text.contains("It has ended"),
+        "{shown_text}"
     );
 }
 
@@ -140,8 +143,11 @@ fn suspended_child_is_not_shown_as_running() {
     model.demo.as_mut().unwrap().phase = DemoPhase::Running;
     assert!(at_80x24(&model).contains(" running "));
     model.live.processes[0].stopped = Some(true);
-    let told = at_80x24(&model);
-    assert!(told.contains(" suspended ") && !told.contains(" running "), "{told}");
+    let shown_text = at_80x24(&model);
+    assert!(
+        shown_text.contains(" suspended ") && !shown_text.contains(" running "),
+        "{shown_text}"
+    );
     model.demo.as_mut().unwrap().phase = DemoPhase::Done { ok: true };
     assert!(at_80x24(&model).contains("done"));
 }
@@ -158,11 +164,11 @@ fn report_of_a_failure_takes_the_free_lines() {
         budget 1.0 GiB; reserved 1022.0 MiB, allocated 1006.4 MiB; 15.6 MiB free in cache, largest free block 3.4 MiB; \
         what would have helped: raise the budget by 10.0 MiB, or smaller by 7.4 MiB"
         .into();
-    let told = |h| words(&text(&drawn(model.clone(), 60, h, Colors::Mono, false).0), 0);
+    let shown_text = |h| words(&text(&drawn(model.clone(), 60, h, Colors::Mono, false).0), 0);
     assert!(
-        told(15).contains("out of GPU memory: 24.0 MiB requested;"),
+        shown_text(15).contains("out of GPU memory: 24.0 MiB requested;"),
         "{}",
-        told(15)
+        shown_text(15)
     );
     for (h, shown) in [
         (
@@ -171,8 +177,8 @@ fn report_of_a_failure_takes_the_free_lines() {
         ),
         (9, "moe.csv.gz"),
     ] {
-        assert!(told(h).contains(shown), "{}", told(h));
-        assert!(!told(h).contains("out of GPU memory"), "{}", told(h));
+        assert!(shown_text(h).contains(shown), "{}", shown_text(h));
+        assert!(!shown_text(h).contains("out of GPU memory"), "{}", shown_text(h));
     }
 }
 
@@ -199,8 +205,8 @@ fn holes_left_out_of_the_map_are_mentioned() {
     model.ui.view = View::Demo;
     assert!(!at_80x24(&model).contains("not drawn"));
     model.map.as_mut().unwrap().left_out = 3 << 29;
-    let told = words(&at_80x24(&model), 44);
-    assert!(told.contains("unmapped, not drawn 1.5 GiB"), "{told}");
+    let shown_text = words(&at_80x24(&model), 44);
+    assert!(shown_text.contains("unmapped, not drawn 1.5 GiB"), "{shown_text}");
 }
 
 /// The memory panel beside them shows the current figures under the same names.

@@ -14,8 +14,11 @@ fn black_box_with_unread_blocks_says_so() {
     model.ui.view = View::Blocks;
     model.map = None;
     model.live.processes[0].state = ProcessState::Died;
-    let told = at_80x24(&model);
-    assert!(told.contains("4121 died (black box): its map is being read."), "{told}");
+    let shown_text = at_80x24(&model);
+    assert!(
+        shown_text.contains("4121 died (black box): its map is being read."),
+        "{shown_text}"
+    );
     model.frozen = Some(Box::new(model.live.clone()));
     assert!(at_80x24(&model).contains("when p resumes"));
 }
@@ -39,13 +42,13 @@ fn timeline_without_publishers_says_events_are_unknown() {
     let mut model = fixture::h100();
     model.ui.view = View::Timeline;
     model.live.devices[0].history.marks.clear();
-    let told = |model: &Model| {
+    let shown_text = |model: &Model| {
         let text = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
         let line = text.lines().find(|line| line.contains("No "));
         line.unwrap_or_default().trim_matches(['│', ' ']).to_owned()
     };
     assert_eq!(
-        told(&model),
+        shown_text(&model),
         "No event in this span: no publisher took or returned memory."
     );
     model.live.past = model.live.processes[3..].iter().map(|p| p.id).collect();
@@ -53,7 +56,7 @@ fn timeline_without_publishers_says_events_are_unknown() {
     model.ui.process = None;
     model.rows = vec![0];
     assert_eq!(
-        told(&model),
+        shown_text(&model),
         "No process here publishes events: memory taken and returned is not known."
     );
 }
@@ -263,8 +266,11 @@ fn halted_replay_is_not_shown_as_running() {
     demo.phase = DemoPhase::Running;
     assert!(at_80x24(&model).contains("running"));
     model.demo.as_mut().unwrap().steps.last_mut().unwrap().halted = true;
-    let told = at_80x24(&model);
-    assert!(told.contains("halted") && !told.contains("running"), "{told}");
+    let shown_text = at_80x24(&model);
+    assert!(
+        shown_text.contains("halted") && !shown_text.contains("running"),
+        "{shown_text}"
+    );
 }
 
 /// If the memory is the host's, the driver reports nothing about the process either.
@@ -276,8 +282,11 @@ fn known_memory_is_shown_in_place_of_a_map() {
     ] {
         (model.ui.view, model.map) = (View::Blocks, None);
         model.ui.process = Some(model.live.processes[2].id);
-        let told = at_80x24(&model);
-        assert!(told.contains(&format!("6011 does not publish: {known}")), "{told}");
+        let shown_text = at_80x24(&model);
+        assert!(
+            shown_text.contains(&format!("6011 does not publish: {known}")),
+            "{shown_text}"
+        );
     }
 }
 
@@ -317,8 +326,8 @@ fn legend_of_a_map_names_the_drawn_states() {
     );
     map.segments[0] = std::sync::Arc::new(segment);
     model.ui.blocks.zoom = 3;
-    let told = at_80x24(&model);
-    let legend = told.lines().find(|l| l.contains("1 cell")).unwrap();
+    let shown_text = at_80x24(&model);
+    let legend = shown_text.lines().find(|l| l.contains("1 cell")).unwrap();
     assert!(legend.contains("lines 1-") && legend.contains("unmapped"), "{legend}");
     assert!(!legend.contains("pending"), "{legend}");
 }
@@ -341,13 +350,13 @@ fn hidden_findings_are_counted() {
     let mut model = fixture::h100();
     model.live.findings = vec![finding(1), finding(2), finding(3)];
     let lines = |model: &Model| -> Vec<String> { at_80x24(model).lines().map(str::to_owned).collect() };
-    let told = |lines: &[String]| lines.iter().filter(|line| line.starts_with(" ! word")).count();
+    let shown_text = |lines: &[String]| lines.iter().filter(|line| line.starts_with(" ! word")).count();
     model.rows = vec![0];
-    assert_eq!(told(&lines(&model)), 3, "{:#?}", lines(&model));
+    assert_eq!(shown_text(&lines(&model)), 3, "{:#?}", lines(&model));
     for view in [View::Blocks, View::Timeline, View::Demo] {
         model.ui.view = view;
         let lines = lines(&model);
-        assert_eq!(told(&lines), 1, "{lines:#?}");
+        assert_eq!(shown_text(&lines), 1, "{lines:#?}");
         assert!(
             lines[22].starts_with(" ! word ") && lines[22].ends_with("  m +2 more"),
             "{lines:#?}"
@@ -426,10 +435,11 @@ fn missing_simulation_is_explained() {
     model.demo = Some(Demo::default());
     assert!(at_80x24(&model).contains("Starting a simulated training run ..."));
     model.demo.as_mut().unwrap().unpublished = Some("/tmp/x may be read by others".into());
-    let told = at_80x24(&model);
+    let shown_text = at_80x24(&model);
     assert!(
-        told.contains("does not publish") && told.contains("/tmp/x may be read by others. gpumem-tui doctor"),
-        "{told}"
+        shown_text.contains("does not publish")
+            && shown_text.contains("/tmp/x may be read by others. gpumem-tui doctor"),
+        "{shown_text}"
     );
     model.demo.as_mut().unwrap().unpublished = None;
     model.demo.as_mut().unwrap().phase = DemoPhase::Failed("no room".into());
@@ -450,10 +460,10 @@ fn too_many_phases_are_not_called_too_short() {
         ..some.clone().unwrap()
     };
     device.history.marks = (0..29).rev().map(every).collect();
-    let told = at_80x24(&model);
+    let shown_text = at_80x24(&model);
     assert!(
-        told.contains("+ shows less time: too many phases to tell apart (backward, forward)"),
-        "{told}"
+        shown_text.contains("+ shows less time: too many phases to tell apart (backward, forward)"),
+        "{shown_text}"
     );
 }
 
@@ -463,19 +473,19 @@ fn missing_driver_is_explained() {
     model.live.nvml = NvmlState::Missing;
     assert!(at_80x24(&model).contains("gpumem-tui demo train --device sim shows"));
     model.setup.nvml = Some("/opt/nvml.so".into());
-    let told = at_80x24(&model);
+    let shown_text = at_80x24(&model);
     assert!(
-        told.contains("GPUMEM_NVML names /opt/nvml.so, which is not") && !told.contains("libnvidia-ml"),
-        "{told}"
+        shown_text.contains("GPUMEM_NVML names /opt/nvml.so, which is not") && !shown_text.contains("libnvidia-ml"),
+        "{shown_text}"
     );
     model.demo = Some(Demo {
         unpublished: Some("/tmp/x: it belongs to another user".into()),
         ..Demo::default()
     });
-    let told = at_80x24(&model);
+    let shown_text = at_80x24(&model);
     assert!(
-        told.contains("cannot be seen here: /tmp/x: it") && !told.contains("shows everything"),
-        "{told}"
+        shown_text.contains("cannot be seen here: /tmp/x: it") && !shown_text.contains("shows everything"),
+        "{shown_text}"
     );
 }
 
@@ -483,7 +493,7 @@ fn missing_driver_is_explained() {
 #[test]
 fn filter_is_mentioned_only_if_it_hides_something() {
     let mut model = fixture::simulated();
-    let told = |model: &Model| {
+    let shown_text = |model: &Model| {
         let text = crate::report::text(model, u16::MAX);
         (
             text.contains("passes the filter"),
@@ -492,9 +502,9 @@ fn filter_is_mentioned_only_if_it_hides_something() {
     };
     model.rows.clear();
     model.ui.filter.text = "nobody".into();
-    assert_eq!(told(&model), (true, false));
+    assert_eq!(shown_text(&model), (true, false));
     model.live.past.insert(model.live.processes[0].id);
-    assert_eq!(told(&model), (false, true));
+    assert_eq!(shown_text(&model), (false, true));
     model.ui.filter.text.clear();
-    assert_eq!(told(&model), (false, true));
+    assert_eq!(shown_text(&model), (false, true));
 }

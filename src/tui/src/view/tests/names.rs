@@ -1,4 +1,4 @@
-//! Names in the rows of the table: rows can be told apart at every size.
+//! Names in the rows of the table: rows can be shown_text apart at every size.
 
 use super::fixture;
 use super::gallery::drawn;
@@ -101,8 +101,11 @@ fn ranks_are_shown_without_a_job() {
 fn rows_name_their_device_when_nothing_else_is_known() {
     let mut model = fixture::several();
     model.live.processes.iter_mut().for_each(|p| p.figures = None);
-    let told = at_80x24(&model);
-    assert!(told.contains("DEVICE") && !told.contains("FRAG"), "{told}");
+    let shown_text = at_80x24(&model);
+    assert!(
+        shown_text.contains("DEVICE") && !shown_text.contains("FRAG"),
+        "{shown_text}"
+    );
 }
 
 /// Fills a model with `rows` processes, more than a table has lines.
@@ -131,13 +134,13 @@ fn number_of_rows_out_of_view_is_shown() {
             let (buffer, hits) = drawn(model.clone(), w, h, Colors::Mono, false);
             let (drawn, page) = (text(&buffer), usize::from(hits.page));
             let end = (selected + 1).max(page);
-            let told = match (w, selected + 1 - page.min(selected + 1)) {
+            let shown_text = match (w, selected + 1 - page.min(selected + 1)) {
                 (80, 0) => format!(" ↓{}\n", 200 - end),
                 (80, above) if last => format!(" ↑{above}\n"),
                 (80, above) => format!(" ↑{above} ↓{}\n", 200 - end),
                 (_, above) => format!(" {}-{end} of 200 rows ", above + 1),
             };
-            assert!(drawn.contains(&told), "{w}x{h}: {told:?}\n{drawn}");
+            assert!(drawn.contains(&shown_text), "{w}x{h}: {shown_text:?}\n{drawn}");
             let pid = format!(" {} ", model.live.processes[selected].pid);
             assert!(drawn.contains(&pid), "{w}x{h}:\n{drawn}");
         }
@@ -203,11 +206,17 @@ fn column_without_figures_is_left_out() {
         let lines = drawn.lines().find(|line| line.contains(" PID ")).map(str::to_owned);
         lines.unwrap_or_default()
     };
-    let told = headings(&fixture::h100());
-    assert!(told.contains("NVML▾") && !told.contains("RESERVED▾"), "{told}");
+    let shown_text = headings(&fixture::h100());
+    assert!(
+        shown_text.contains("NVML▾") && !shown_text.contains("RESERVED▾"),
+        "{shown_text}"
+    );
     let mut simulated = fixture::simulated();
-    let told = headings(&simulated);
-    assert!(!told.contains("NVML") && told.contains("RESERVED▾"), "{told}");
+    let shown_text = headings(&simulated);
+    assert!(
+        !shown_text.contains("NVML") && shown_text.contains("RESERVED▾"),
+        "{shown_text}"
+    );
     simulated.ui.popup = Some(Popup::Sort { selected: 0 });
     let menu = at_80x24(&simulated);
     let now = menu.lines().find(|line| line.contains("▾ now")).unwrap_or_default();

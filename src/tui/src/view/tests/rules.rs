@@ -105,8 +105,8 @@ fn narrow_table_drops_a_column_instead_of_figures() {
         model.rows.truncate(rows);
         for width in 12..=60 {
             let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
-            let told = ["NVML▾", "41.5G", "9.5G", "2.1G"].map(|figure| screen.contains(figure));
-            assert_eq!(told, [width >= least; 4], "{width}:\n{screen}");
+            let shown_text = ["NVML▾", "41.5G", "9.5G", "2.1G"].map(|figure| screen.contains(figure));
+            assert_eq!(shown_text, [width >= least; 4], "{width}:\n{screen}");
         }
     }
 }
@@ -115,10 +115,10 @@ fn narrow_table_drops_a_column_instead_of_figures() {
 #[test]
 fn large_number_of_failures_fits_its_column() {
     let mut model = fixture::h100();
-    for (process, (ooms, told)) in [(2_446, "  2446 "), (123_456, "  123k ")].into_iter().enumerate() {
+    for (process, (ooms, shown_text)) in [(2_446, "  2446 "), (123_456, "  123k ")].into_iter().enumerate() {
         model.live.processes[process].figures.as_mut().unwrap().ooms = ooms;
         let screen = text(&drawn(model.clone(), 200, 50, Colors::Mono, false).0);
-        assert!(screen.contains(told), "{screen}");
+        assert!(screen.contains(shown_text), "{screen}");
     }
 }
 
@@ -229,13 +229,13 @@ fn replay_shows_its_figures_once() {
     model.ui.view = View::Demo;
     let demo = model.demo.as_mut().unwrap();
     (demo.kind, demo.phase) = (Some(DemoKind::Looping), DemoPhase::Running);
-    let told = |model: &Model| {
+    let shown_text = |model: &Model| {
         let text = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
         text.matches("allocated ").count()
     };
-    assert_eq!(told(&model), 2, "a demo's step, and its memory");
+    assert_eq!(shown_text(&model), 2, "a demo's step, and its memory");
     model.demo.as_mut().unwrap().kind = Some(DemoKind::Paced);
-    assert_eq!(told(&model), 1, "its memory");
+    assert_eq!(shown_text(&model), 1, "its memory");
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn holes_left_out_of_the_map_are_in_its_legend() {
     };
     assert!(!legend(&model).contains("left out"), "{}", legend(&model));
     model.map.as_mut().unwrap().left_out = 8 << 30;
-    let told = legend(&model);
-    assert!(told.contains("  8.0 GiB unmapped left out"), "{told}");
+    let shown_text = legend(&model);
+    assert!(shown_text.contains("  8.0 GiB unmapped left out"), "{shown_text}");
 }
 
 #[test]
@@ -257,8 +257,8 @@ fn process_without_memory_holds_no_memory_now() {
     let mut model = fixture::h100();
     model.ui.view = View::Blocks;
     model.map.as_mut().unwrap().segments.clear();
-    let told = text(&drawn(model, 80, 24, Colors::Mono, false).0);
-    assert!(told.contains("holds no memory now"), "{told}");
+    let shown_text = text(&drawn(model, 80, 24, Colors::Mono, false).0);
+    assert!(shown_text.contains("holds no memory now"), "{shown_text}");
 }
 
 /// The text in place of a map names keys that the footer has.
@@ -351,14 +351,14 @@ fn timeline_by_tag_says_that_its_program_has_ended() {
         .unwrap();
     assert!(at_80x24(&model).contains(" 4121 by tag, "));
     let id = model.ui.process.unwrap();
-    for (state, told) in [
+    for (state, shown_text) in [
         (ProcessState::Died, " 4121 died, by tag, "),
         (ProcessState::Exited, " 4121 exited, by tag, "),
     ] {
         let process = model.live.processes.iter_mut().find(|p| p.id == id).unwrap();
         process.state = state;
         let drawn = at_80x24(&model);
-        assert!(drawn.contains(told), "{drawn}");
+        assert!(drawn.contains(shown_text), "{drawn}");
     }
 }
 
@@ -370,22 +370,28 @@ fn frozen_figures_show_their_age() {
     assert!(at_80x24(&model).contains(" now "));
     model.frozen = Some(Box::new(model.live.clone()));
     model.now += 12 * SECOND;
-    let told = at_80x24(&model);
-    assert!(told.contains(" 12 s ago ") && !told.contains(" now "), "{told}");
-    assert!(told.contains("\n Space resume  "), "{told}");
+    let shown_text = at_80x24(&model);
+    assert!(
+        shown_text.contains(" 12 s ago ") && !shown_text.contains(" now "),
+        "{shown_text}"
+    );
+    assert!(shown_text.contains("\n Space resume  "), "{shown_text}");
     model.ui.view = View::Overview;
-    let told = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
-    assert!(told.contains(" 12 s ago ") && !told.contains(" now "), "{told}");
+    let shown_text = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
+    assert!(
+        shown_text.contains(" 12 s ago ") && !shown_text.contains(" now "),
+        "{shown_text}"
+    );
     let mut model = fixture::simulated();
     model.ui.view = View::Demo;
     assert!(!at_80x24(&model).contains("paused"));
     model.frozen = Some(Box::new(model.live.clone()));
-    let told = at_80x24(&model);
+    let shown_text = at_80x24(&model);
     assert!(
-        told.contains("SIMULATED, paused") && told.contains("Space resume"),
-        "{told}"
+        shown_text.contains("SIMULATED, paused") && shown_text.contains("Space resume"),
+        "{shown_text}"
     );
-    assert!(!told.contains("Space next step"), "{told}");
+    assert!(!shown_text.contains("Space next step"), "{shown_text}");
 }
 
 /// The label at the end of a narrow axis may be long.
@@ -397,8 +403,8 @@ fn time_labels_do_not_touch() {
     for width in 30..130 {
         for span in TimelineUi::SPANS {
             model.ui.timeline.span = span;
-            let told = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
-            let axis = told
+            let shown_text = text(&drawn(model.clone(), width, 24, Colors::Mono, false).0);
+            let axis = shown_text
                 .lines()
                 .find(|line| line.contains(" last known"))
                 .unwrap_or_default();
@@ -416,10 +422,10 @@ fn every_drawn_event_is_in_the_legend() {
             .find(|(name, _)| *name == "timeline-tags")
             .unwrap();
         (model.ui.timeline.by_tag, model.ui.timeline.span) = (by_tag, 150 * SECOND);
-        let told = at_80x24(&model);
-        let legend = told.lines().find(|line| line.contains("OOM")).unwrap_or_default();
+        let shown_text = at_80x24(&model);
+        let legend = shown_text.lines().find(|line| line.contains("OOM")).unwrap_or_default();
         for name in ["retry", "monitor", "released", "joined", "returned", "taken"] {
-            assert!(legend.contains(name), "{name}:\n{told}");
+            assert!(legend.contains(name), "{name}:\n{shown_text}");
         }
     }
 }

@@ -143,7 +143,7 @@ fn ascii_mode_writes_only_ascii() {
     let drawn = "a·…│─╭▸█°µ✓日é";
     let converted = |theme: Theme| {
         let mut buffer = Buffer::with_lines([drawn]);
-        theme.to_ascii(&mut buffer);
+        theme.replace_non_ascii(&mut buffer);
         buffer.content.iter().map(Cell::symbol).collect::<String>()
     };
     assert_eq!(converted(theme), "a-~|-+># u+? ?");

@@ -28,7 +28,7 @@ fn map_of(segments: Vec<Arc<SegmentMap>>, name: &str) -> BlockMap {
 #[test]
 fn first_piece_of_a_stitched_block_has_the_request() {
     let map = map_of(vec![], "batch");
-    let told = |state, requested| {
+    let shown_text = |state, requested| {
         let block = Block {
             size: 8 << 20,
             requested,
@@ -43,24 +43,24 @@ fn first_piece_of_a_stitched_block_has_the_request() {
         assert!(width(&state_text(&block)) <= SIDE - 4, "{}", state_text(&block));
         (state_text(&block), figures.join(", "))
     };
-    let first = told(BlockState::Allocated, 20 << 20);
+    let first = shown_text(BlockState::Allocated, 20 << 20);
     assert_eq!(first.0, "allocated, the first of its pieces");
     assert_eq!(first.1, "requested in total 20.0 MiB, tag batch");
-    let further = told(BlockState::Part, 0);
+    let further = shown_text(BlockState::Part, 0);
     assert_eq!(further.0, "allocated, a further piece");
     assert_eq!(further.1, "tag batch", "a later piece has no request of its own");
-    let whole = told(BlockState::Allocated, 7 << 20);
+    let whole = shown_text(BlockState::Allocated, 7 << 20);
     assert_eq!(whole.0, "allocated");
     assert_eq!(whole.1, "requested 7.0 MiB, tag batch");
-    assert_eq!(told(BlockState::PendingFree, 20 << 20).1, first.1);
-    let further = told(BlockState::PendingFree, 0);
+    assert_eq!(shown_text(BlockState::PendingFree, 20 << 20).1, first.1);
+    let further = shown_text(BlockState::PendingFree, 0);
     assert_eq!(further.0, "freed, in use, a further piece");
     assert_eq!(further.1, "tag batch", "nor has it once it is freed");
 }
 
 #[test]
 fn rounding_is_shown_beside_the_size_and_fits() {
-    let told = |size, requested, state| {
+    let shown_text = |size, requested, state| {
         let block = Block {
             size,
             requested,
@@ -72,15 +72,15 @@ fn rounding_is_shown_beside_the_size_and_fits() {
         size.next().map(|(_, text)| text).unwrap_or_default()
     };
     let (held, size) = (BlockState::Allocated, 704 << 20);
-    assert_eq!(told(size, size - 8, held), "704.0 MiB, 8 B rounding");
-    assert_eq!(told(size, size, held), "704.0 MiB");
-    assert_eq!(told(size, 0, BlockState::Free), "704.0 MiB");
+    assert_eq!(shown_text(size, size - 8, held), "704.0 MiB, 8 B rounding");
+    assert_eq!(shown_text(size, size, held), "704.0 MiB");
+    assert_eq!(shown_text(size, 0, BlockState::Free), "704.0 MiB");
     assert_eq!(
-        told(size, size + 8, held),
+        shown_text(size, size + 8, held),
         "704.0 MiB",
         "the first piece has the request of all pieces"
     );
-    let longest = told((1 << 30) - (100 << 10), (1 << 30) - (1100 << 10), held);
+    let longest = shown_text((1 << 30) - (100 << 10), (1 << 30) - (1100 << 10), held);
     assert_eq!(longest, "1023.9 MiB, 1000.0K rounding");
     assert!(width("size ") + width(&longest) <= SIDE - 4, "{longest}");
 }
@@ -108,23 +108,23 @@ fn named_pool_is_shown_with_its_size_class() {
         let blocks = [Block::default()].into();
         map_of(vec![Arc::new(SegmentMap::new(0, segment, blocks, true))], "tenant-a")
     };
-    let told = |pool_name| {
+    let shown_text = |pool_name| {
         let facts = facts(&map(pool_name), 0, &Block::default());
         facts
             .into_iter()
             .find(|(label, _)| *label == "pool")
             .map(|(_, text)| text)
     };
-    assert_eq!(told(0).as_deref(), Some("small"));
-    assert_eq!(told(1).as_deref(), Some("tenant-a, small"));
-    assert_eq!(told(9).as_deref(), Some("small"), "the string is missing");
+    assert_eq!(shown_text(0).as_deref(), Some("small"));
+    assert_eq!(shown_text(1).as_deref(), Some("tenant-a, small"));
+    assert_eq!(shown_text(9).as_deref(), Some("small"), "the string is missing");
 }
 
 /// Blocks of a black box do not age. Without a known end no age is shown.
 #[test]
 fn age_of_a_block_ends_with_its_program() {
     let mut map = map_of(vec![], "");
-    let told = |map: &BlockMap| {
+    let shown_text = |map: &BlockMap| {
         let block = Block {
             time: 5_000_000_000,
             ..Block::default()
@@ -133,9 +133,9 @@ fn age_of_a_block_ends_with_its_program() {
         facts.filter(|(label, _)| *label == "for").map(|(_, text)| text).next()
     };
     (map.read_at, map.until) = (90_000_000_000, Some(12_000_000_000));
-    assert_eq!(told(&map).as_deref(), Some("7 s"));
+    assert_eq!(shown_text(&map).as_deref(), Some("7 s"));
     map.until = None;
-    assert_eq!(told(&map), None);
+    assert_eq!(shown_text(&map), None);
 }
 
 #[test]

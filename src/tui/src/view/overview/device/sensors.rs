@@ -132,8 +132,8 @@ fn rows(device: &Device, lines: u16) -> Vec<Row> {
     if usize::from(lines) < rows.len()
         && let (Some(down), Some(up)) = (rows.pop(), rows.pop())
     {
-        let told = device.sensors.pcie_rx.value().is_some();
-        let text = match up.1 == down.1 && !told {
+        let has_figures = device.sensors.pcie_rx.value().is_some();
+        let text = match up.1 == down.1 && !has_figures {
             // A reason that both directions share is shown once.
             true => up.1,
             false => format!("H>D {}  D>H {}", up.1, down.1),
@@ -153,9 +153,9 @@ fn row_line((label, text, share): &Row, theme: Theme, room: u16) -> Line<'static
         true => (room.saturating_sub(wide).clamp(before + 1, 12.max(before + 1)), dim),
         false => (FIGURE_END.saturating_sub(wide), Style::new()),
     };
-    let air = " ".repeat(start.saturating_sub(before).into());
+    let blank = " ".repeat(start.saturating_sub(before).into());
     let text = clip(text, room.saturating_sub(start));
-    Line::from_iter([Span::styled(*label, dim), Span::raw(air), Span::styled(text, style)])
+    Line::from_iter([Span::styled(*label, dim), Span::raw(blank), Span::styled(text, style)])
 }
 
 #[cfg(test)]
@@ -163,18 +163,18 @@ mod tests {
     use super::*;
     use crate::view::tests::fixture;
 
-    fn told(lines: &[Line<'_>]) -> Vec<String> {
+    fn texts_of(lines: &[Line<'_>]) -> Vec<String> {
         lines.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn sensor_line_drops_figures_that_do_not_fit() {
         let device = fixture::h100().live.devices.remove(0);
-        let told = |room| line(&device, Theme::default(), room).to_string().trim_end().to_owned();
-        assert_eq!(told(7), "");
-        assert_eq!(told(8), "util 97%");
-        assert_eq!(told(18), "utilization 97%");
-        assert_eq!(told(35), "utilization 97%   memory bus 61%");
+        let text = |room| line(&device, Theme::default(), room).to_string().trim_end().to_owned();
+        assert_eq!(text(7), "");
+        assert_eq!(text(8), "util 97%");
+        assert_eq!(text(18), "utilization 97%");
+        assert_eq!(text(35), "utilization 97%   memory bus 61%");
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
             .map(|row| row_line(row, Theme::default(), 36))
             .collect();
         assert_eq!(
-            told(&lines),
+            texts_of(&lines),
             [
                 "utilization          3%",
                 "memory bus  not supported",

@@ -16,8 +16,8 @@ pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
     let facts = [Some(device.name.as_str()), host, free.as_deref(), address];
     let mut text = String::new();
     for fact in facts.into_iter().flatten().filter(|fact| !fact.is_empty()) {
-        let air = if text.is_empty() { "" } else { "  " };
-        let left = room.saturating_sub(width(&text) + width(air));
+        let blank = if text.is_empty() { "" } else { "  " };
+        let left = room.saturating_sub(width(&text) + width(blank));
         if left == 0 {
             break;
         }
@@ -25,7 +25,7 @@ pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
         if Some(fact) == free.as_deref() && width(fact) > left {
             continue;
         }
-        text = format!("{text}{air}{}", clip(fact, left));
+        text = format!("{text}{blank}{}", clip(fact, left));
     }
     text
 }

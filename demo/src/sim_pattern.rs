@@ -1,24 +1,24 @@
-//! Patterns in simulated memory: one word of the block's seed, repeated, which the simulated device stores as one extent
+//! Patterns in simulated memory: one word of the block's seed, repeated. The simulated device stores that as one extent,
 //! however large the block is.
 
 use gpumem_alloc::{Buffer, Error};
 
 use crate::pattern::{Checked, pattern};
 
-/// The repeated word: never 0, which unwritten memory reads as.
+/// Returns the repeated word. It is never 0, the value of unwritten memory.
 fn word(seed: u64) -> u32 {
     pattern(seed, 0) as u32 | 1
 }
 
-/// Fills a buffer with its stamp.
+/// Fills a buffer with its pattern.
 pub(crate) fn write(buffer: &mut Buffer<u64>, seed: u64) -> Result<(), Error> {
     buffer.fill_words(word(seed))
 }
 
-/// Words that are read and compared at a time: 256 KiB, so that they stay in the processor's cache.
+/// Words read and compared at a time: 256 KiB, which stay in the processor's cache.
 const PART: usize = 32 * 1024;
 
-/// Compares every word of a buffer with its stamp.
+/// Compares every word of a buffer with its pattern.
 pub(crate) fn check(buffer: &Buffer<u64>, seed: u64) -> Result<Checked, Error> {
     let sound = u64::from(word(seed)) << 32 | u64::from(word(seed));
     let expected = vec![sound; PART];
@@ -30,7 +30,7 @@ pub(crate) fn check(buffer: &Buffer<u64>, seed: u64) -> Result<Checked, Error> {
     for start in (0..buffer.len()).step_by(PART) {
         let found = &mut found[..PART.min(buffer.len() - start)];
         buffer.read_at(start, found)?;
-        // Most parts are sound, and one comparison of memory says so.
+        // Most parts are intact, which one comparison of memory shows.
         if *found == expected[..found.len()] {
             continue;
         }
@@ -49,7 +49,7 @@ mod tests {
     use gpumem_alloc::{Allocator, Config, Publish, Stream, device};
 
     #[test]
-    fn a_damaged_word_is_found_and_a_foreign_stamp_too() {
+    fn damaged_words_and_foreign_patterns_are_found() {
         let config = Config {
             publish: Publish::Off,
             ..Config::default()
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(
             check(&buffer, 7).unwrap().mismatches,
             100_000,
-            "unwritten memory is no stamp"
+            "unwritten memory is not a pattern"
         );
         write(&mut buffer, 7).unwrap();
         assert_eq!(

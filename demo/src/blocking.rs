@@ -1,4 +1,4 @@
-//! Output that waits for who reads it.
+//! Output that waits for its reader even if the file is non-blocking.
 
 use std::io::{ErrorKind, Result, StdoutLock, Write};
 use std::os::fd::AsFd;
@@ -6,17 +6,17 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-/// Standard output. Whoever else has the same pipe or terminal may have set it to wait for nobody: then it takes what there is room for, and
-/// refuses the rest as long as nobody reads. Here that is waited for, as it is everywhere else.
-pub fn stdout() -> Patient<StdoutLock<'static>> {
-    Patient(std::io::stdout().lock())
+/// Returns standard output. Another process with the same pipe or terminal may have made it non-blocking. Then a write may be
+/// partial or fail until the reader catches up; this writer waits for that.
+pub fn stdout() -> BlockingWriter<StdoutLock<'static>> {
+    BlockingWriter(std::io::stdout().lock())
 }
 
-/// See [`stdout`].
+/// A writer that waits where a non-blocking file would refuse; see [`stdout`].
 #[derive(Debug)]
-pub struct Patient<W>(W);
+pub struct BlockingWriter<W>(W);
 
-impl<W: Write + AsFd> Patient<W> {
+impl<W: Write + AsFd> BlockingWriter<W> {
     fn until_done<T>(&mut self, mut what: impl FnMut(&mut W) -> Result<T>) -> Result<T> {
         loop {
             match what(&mut self.0) {
@@ -27,7 +27,7 @@ impl<W: Write + AsFd> Patient<W> {
     }
 }
 
-impl<W: Write + AsFd> Write for Patient<W> {
+impl<W: Write + AsFd> Write for BlockingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.until_done(|out| out.write(bytes))
     }
@@ -37,7 +37,7 @@ impl<W: Write + AsFd> Write for Patient<W> {
     }
 }
 
-/// Waits until there is room, or nobody left to read: the next write tells which.
+/// Waits until there is room or the reader is gone. The next write shows which.
 fn wait(out: &impl AsFd) -> Result<()> {
     match poll(&mut [PollFd::new(out, PollFlags::OUT)], None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

@@ -1,4 +1,4 @@
-//! Who held the memory: what `demo train --snapshot` tells at its end.
+//! The snapshot and the reports that `demo train --snapshot` writes at its end.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::error::DemoError;
 use crate::protocol::Body;
 use crate::stage::Stage;
 
-/// Whether a snapshot could be written there, as far as that is known before anything is: a long run shall not end with an error that
-/// its beginning could have told. Touches no file.
+/// Checks whether a snapshot can be written to `path`, so that a long run does not fail at its end for a reason that was known
+/// at its start. Touches no file.
 pub(crate) fn check(path: &Path) -> Result<(), DemoError> {
     let refuse = |why: &str| {
         let path = gpumem_text::clean(&path.display().to_string());
@@ -29,11 +29,11 @@ pub(crate) fn check(path: &Path) -> Result<(), DemoError> {
     }) {
         return refuse("a snapshot is a pickle or JSON, not compressed: its name ends in .pickle or .json");
     }
-    // Nor is a link followed.
+    // Links are not followed.
     if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
-        return refuse("there is something that is no file: say another name");
+        return refuse("it exists and is not a file: say another name");
     }
-    // The new file comes beside an old one, and then in its place.
+    // The new file is written beside an old one and then replaces it.
     match access(path.with_file_name("."), Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) => Ok(()),
         Err(error) => refuse(&format!(
@@ -43,7 +43,7 @@ pub(crate) fn check(path: &Path) -> Result<(), DemoError> {
     }
 }
 
-/// Begins to record, unless the allocator was told to already.
+/// Starts recording a history, unless the allocator's configuration did.
 pub(crate) fn open(stage: &Stage<'_>) -> Result<(), DemoError> {
     let allocator = stage.lab.allocator();
     if allocator.history().is_some() {
@@ -56,7 +56,7 @@ pub(crate) fn open(stage: &Stage<'_>) -> Result<(), DemoError> {
     })
 }
 
-/// Says who held the memory at the peak and what stays or grows, and writes a snapshot of it all.
+/// Reports who held the memory at the peak and what stays or grows, and writes the snapshot.
 pub(crate) fn close(stage: &mut Stage<'_>, path: &Path) -> Result<(), DemoError> {
     let allocator = stage.lab.allocator().clone();
     let peak = allocator.peak().map(|report| report.to_string());
