@@ -25,7 +25,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a block. Size 0 is nothing.
+    /// Counts a block, unless its size is 0.
     fn add(&mut self, size: u64) {
         if let Some(bucket) = size.checked_ilog2() {
             let bucket = bucket as usize;
@@ -34,7 +34,7 @@ impl Histogram {
         }
     }
 
-    /// First and last bucket in use.
+    /// Returns the first and the last bucket in use.
     pub(crate) fn range(&self) -> Option<(usize, usize)> {
         let first = self.count.iter().position(|&n| n > 0)?;
         let last = self.count.iter().rposition(|&n| n > 0)?;
@@ -45,33 +45,34 @@ impl Histogram {
 /// The segments and blocks of one process on one device.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockMap {
-    /// Whose.
+    /// The process and device.
     pub process: ProcessId,
-    /// Its segments by address, each with its blocks by address; of those that are mostly holes, each [run with memory](super::mapped()).
+    /// Segments by address, each with its blocks by address. A segment that is mostly unmapped is replaced by its
+    /// [runs with memory](super::mapped()).
     pub segments: Vec<Arc<SegmentMap>>,
-    /// The channel's strings, for tags and names of pools.
+    /// The channel's strings, for tags and pool names.
     pub strings: Arc<[Arc<str>]>,
     /// Bytes of all segments' address ranges.
     pub bytes: u64,
     /// Number of blocks.
     pub blocks: usize,
-    /// Bytes of addresses without memory that are left out.
+    /// Bytes of unmapped addresses that are left out.
     pub left_out: u64,
-    /// Blocks that did not fit into the channel's table, and their bytes.
+    /// Number and bytes of the blocks that did not fit into the channel's table.
     pub untracked: (u64, u64),
-    /// When it was read.
+    /// When the channel was read.
     pub read_at: super::Nanos,
-    /// Up to when it is known to have been so: of a black box, to the last sign of its program, if there is one.
+    /// The time up to which the map is known to be right. For a black box that is the program's last sign of life, if known.
     pub until: Option<super::Nanos>,
 }
 
 impl BlockMap {
-    /// How long a block has been what it is; of a black box, how long it was.
+    /// Returns how long a block has been in its state, or had been when the program of a black box ended.
     pub(crate) fn age(&self, block: &Block) -> Option<super::Nanos> {
         Some(self.until?.saturating_sub(block.time))
     }
 
-    /// A block by address: the one that holds `addr`, with the index of its segment.
+    /// Returns the block that contains `addr`, with the index of its segment.
     pub(crate) fn at(&self, addr: u64) -> Option<(usize, &Block)> {
         let i = self
             .segments
@@ -82,18 +83,18 @@ impl BlockMap {
         (addr - block.addr < block.size).then_some((i, block))
     }
 
-    /// Which published segment the one at an index is of, from 1, and how many there are.
+    /// Returns the number, from 1, of the published segment that the one at an index belongs to, and how many there are.
     pub(crate) fn number(&self, segment: usize) -> (usize, usize) {
         let count = |segments: &[Arc<SegmentMap>]| segments.chunk_by(|a, b| a.slot == b.slot).count();
         (count(&self.segments[..=segment]), count(&self.segments))
     }
 
-    /// How many segments are published.
+    /// Returns the number of published segments.
     pub(crate) fn published(&self) -> usize {
         self.segments.len().checked_sub(1).map_or(0, |last| self.number(last).1)
     }
 
-    /// The block at `addr`, else the nearest one that begins after it, else the last.
+    /// Returns the block at `addr`, else the first one that begins after it, else the last.
     pub(crate) fn nearest(&self, addr: u64) -> Option<(usize, &Block)> {
         self.at(addr).or_else(|| {
             let mut all = self
@@ -106,7 +107,7 @@ impl BlockMap {
         })
     }
 
-    /// The first block.
+    /// Returns the first block, with the index of its segment.
     pub(crate) fn first(&self) -> Option<(usize, &Block)> {
         self.segments
             .iter()
@@ -114,7 +115,7 @@ impl BlockMap {
             .find_map(|(i, s)| s.blocks.first().map(|b| (i, b)))
     }
 
-    /// The last block.
+    /// Returns the last block, with the index of its segment.
     pub(crate) fn last(&self) -> Option<(usize, &Block)> {
         self.segments
             .iter()
@@ -123,7 +124,7 @@ impl BlockMap {
             .find_map(|(i, s)| s.blocks.last().map(|b| (i, b)))
     }
 
-    /// The free blocks by size. Looks at every block: for who shows it.
+    /// Counts the free blocks by size. Visits every block, so it is called only where the result is drawn.
     pub(crate) fn free_sizes(&self) -> Histogram {
         let mut sizes = Histogram::default();
         for segment in &self.segments {
@@ -132,12 +133,12 @@ impl BlockMap {
         sizes
     }
 
-    /// Bytes of the largest segment.
+    /// Returns the size of the largest segment in bytes.
     pub(crate) fn largest_segment(&self) -> u64 {
         self.segments.iter().map(|s| s.segment.size).max().unwrap_or(0)
     }
 
-    /// The text of a tag, or of a pool's name; empty when there is none.
+    /// Returns the text of a tag or pool name; empty if there is none.
     pub(crate) fn string(&self, id: StringId) -> &str {
         self.strings.get(id.0 as usize).map_or("", |s| s)
     }

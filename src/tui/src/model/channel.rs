@@ -1,4 +1,4 @@
-//! Channels as the channel source hands them over.
+//! Channels, as the channel source hands them over.
 
 use std::sync::Arc;
 
@@ -18,66 +18,66 @@ pub(crate) struct ChannelKey(pub u64, pub u64);
 pub(crate) struct Channel {
     /// Its identity.
     pub key: ChannelKey,
-    /// Its pid in our namespace, where that is known; `identity.pid` is the publisher's own view.
+    /// Its pid in our namespace, if known. `identity.pid` is the pid in the publisher's namespace.
     pub pid: Option<u32>,
-    /// The process here that it says to be, where that is another user's than the file: then `pid` is not known.
+    /// The process that it claims to be, if that belongs to another user than the file. `pid` is `None` then.
     pub disputed: Option<u32>,
-    /// What it published. Old when `error` is set.
+    /// What it published. It is old when `error` is set.
     pub snapshot: Arc<Snapshot>,
-    /// Figures of each of the snapshot's devices; `None` where they could not be read consistently, or
-    /// contradict themselves.
+    /// Figures of each of the snapshot's devices; `None` if they could not be read consistently or contradict
+    /// themselves.
     pub figures: Arc<[Option<Figures>]>,
     /// Why the newest pass could not read it.
     pub error: Option<String>,
     /// When `snapshot` was read.
     pub read_at: Nanos,
-    /// When its publisher was last known to live, if it is dead: its newest event, or later if it was seen alive. `None` when
-    /// that is not known.
+    /// When a dead publisher was last known to be alive: the time of its newest event, or later if it was seen alive. `None` if
+    /// it is alive or that time is not known.
     pub last_sign: Option<Nanos>,
 }
 
-/// How much of what another user publishes is not shown. What one user may add to the model is bounded.
+/// How much of what another user publishes is not shown, because what one user may add to the model is bounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// The user's number.
+    /// The user's uid.
     pub uid: u32,
-    /// The user's name, or the number where there is none.
+    /// The user's name, or the uid if it has none.
     pub user: String,
     /// Channels that were found.
     pub channels: usize,
-    /// Of these, those that are not shown.
+    /// Channels among these that are not shown.
     pub hidden_channels: usize,
-    /// Devices of the others that are not shown.
+    /// Devices of the shown channels that are not shown.
     pub hidden_devices: usize,
 }
 
-/// Something that keeps channels from being seen, and why.
+/// Something that keeps channels from being shown, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// File name, cleaned.
     pub file: String,
-    /// What it is.
+    /// The kind of problem.
     pub kind: ProblemKind,
-    /// What is wrong with it.
+    /// A sentence that says what is wrong.
     pub text: String,
 }
 
-/// What keeps channels from being seen.
+/// What keeps channels from being shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ProblemKind {
     /// A file that looks like a channel cannot be read.
     #[default]
     File,
-    /// A directory of channels is refused: nothing in it is looked at.
+    /// A channel directory is refused: nothing in it is read.
     Directory,
-    /// There is more in a directory, or there are more of them, than is looked at.
+    /// There are more directories, or more files in a directory, than are read.
     Overflow,
     /// The channel file of a living program was removed.
     Removed,
 }
 
-/// What publishers held at one moment between two samples, on the devices where that changed. A training loop rises and
-/// falls within a second; sampled once a second it would be drawn as steps that never were.
+/// What publishers held at one moment between two samples, on the devices where that changed. The memory of a training loop
+/// rises and falls within a second, which one sample a second would miss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Glance {
     /// When the publishers were read.
@@ -86,7 +86,7 @@ pub(crate) struct Glance {
     pub held: Vec<Held>,
 }
 
-/// What the publishers of a device hold together. Bytes.
+/// What the publishers of a device hold together, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     /// The device.
@@ -100,16 +100,16 @@ pub(crate) struct Held {
 /// One pass of the channel source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChannelSample {
-    /// Every channel that is read, live ones and black boxes.
+    /// Every channel that is read: live ones and black boxes.
     pub channels: Vec<Channel>,
     /// Files that cannot be read, and directories that are refused.
     pub problems: Vec<Problem>,
-    /// What is not read of other users' channels, by user.
+    /// What is not shown of other users' channels, by user.
     pub left_out: Vec<LeftOut>,
-    /// What was held between the sample before and this one, oldest first.
+    /// Glances since the previous sample, oldest first.
     pub glances: Vec<Glance>,
-    /// Events since the sample before, oldest first.
+    /// Marks of events since the previous sample, oldest first.
     pub marks: Vec<Mark>,
-    /// Events that were overwritten before they could be read, by channel; 0 of those that were so before anybody looked.
+    /// Number of events that were overwritten before they could be read, by channel. 0 if that was before the first pass.
     pub lost: Vec<(ChannelKey, u64)>,
 }

@@ -9,55 +9,55 @@ pub(crate) struct DemoInfo {
     pub name: String,
     /// What it shows, in a sentence.
     pub summary: String,
-    /// Whether it was told to run on the simulated device, or on another one; `None`: on the simulated one where there is no GPU.
+    /// Whether the user asked for the simulated device, or for a real one. `None` runs on the simulated one if there is no GPU.
     pub simulated: Option<bool>,
 }
 
-/// When a demo goes on.
+/// How a demo advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DemoKind {
-    /// When the user says so: space is its next step.
+    /// At each press of Space.
     Stepped,
     /// By itself, at a pace that the user sets.
     Paced,
-    /// By itself, until it is told to quit.
+    /// By itself, until it is stopped.
     Looping,
 }
 
-/// Where a demo is.
+/// The state of a demo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DemoPhase {
-    /// The child was started and has not spoken yet.
+    /// The child was started and has sent nothing yet.
     #[default]
     Starting,
-    /// It works on a step.
+    /// A step is running.
     Running,
     /// It waits for the user: the next step, or a choice.
     Waiting,
-    /// It ended; whether it showed what it set out to show.
+    /// It ended.
     Done {
-        /// The demo's own verdict.
+        /// Whether it showed what it was meant to show, by its own verdict.
         ok: bool,
     },
-    /// The user ended it.
+    /// The user stopped it.
     Stopped,
-    /// It could not go on.
+    /// It failed; the text says why.
     Failed(String),
 }
 
-/// Something the user may choose, sent to the child as `fix NAME`.
+/// A fix that the user may choose. It is sent to the child as `fix NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// What is sent.
+    /// The name that is sent.
     pub name: String,
-    /// What is shown: what it does and when it helps.
+    /// The text that is shown: what it does and when it helps.
     pub title: String,
-    /// It is applied where none is chosen.
+    /// Whether it is applied when the user chooses none.
     pub default: bool,
 }
 
 impl Choice {
-    /// Its title, and whether it is the default.
+    /// Returns its title, marked if it is the default.
     pub(crate) fn text(&self) -> String {
         let lead = if self.default { "default: " } else { "" };
         format!("{lead}{}", self.title)
@@ -71,7 +71,7 @@ pub(crate) struct DemoStats {
     pub allocated: u64,
     /// Taken from the driver.
     pub reserved: u64,
-    /// Reserved and not allocated.
+    /// Reserved but not allocated.
     pub cached: u64,
     /// Sum of all free blocks.
     pub free_total: u64,
@@ -86,7 +86,7 @@ pub(crate) struct DemoStats {
 /// A request that failed in a step, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DemoOom {
-    /// Asked for.
+    /// Size of the request.
     pub requested: u64,
     /// Sum of all free blocks at that moment.
     pub free_total: u64,
@@ -96,7 +96,7 @@ pub(crate) struct DemoOom {
     pub report: String,
 }
 
-/// One step, as the child told it.
+/// One step, as the child reported it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DemoStep {
     /// Its number, from 1.
@@ -113,20 +113,20 @@ pub(crate) struct DemoStep {
     pub oom: Option<DemoOom>,
     /// Phases of a training step in order: name and bytes allocated at its end.
     pub phases: Vec<(String, u64)>,
-    /// A replay stands still until it is told to go on.
+    /// Whether a replay is halted until the user resumes it.
     pub halted: bool,
 }
 
-/// How a demo ended; each is `None` where the demo does not show it.
+/// How a demo ended. A field is `None` if the demo does not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DemoOutcome {
-    /// The large request failed before the fix.
+    /// Whether the large request failed before the fix.
     pub failed_before: Option<bool>,
-    /// It succeeded after the fix.
+    /// Whether it succeeded after the fix.
     pub succeeded_after: Option<bool>,
-    /// The fix.
+    /// The fix that was applied.
     pub fix: Option<String>,
-    /// Every pattern that was checked was intact.
+    /// Whether every pattern that was checked was intact.
     pub patterns_verified: Option<bool>,
 }
 
@@ -137,43 +137,43 @@ pub(crate) struct Demo {
     pub name: String,
     /// The child's process id, while it lives.
     pub pid: Option<u32>,
-    /// When it goes on; `None` until the child tells.
+    /// How it advances; `None` until the child reports it.
     pub kind: Option<DemoKind>,
-    /// Where it is.
+    /// Its state.
     pub phase: DemoPhase,
-    /// Name of its device; empty until the child tells.
+    /// Name of its device; empty until the child reports it.
     pub device: String,
-    /// The device is simulated.
+    /// Whether the device is simulated.
     pub simulated: bool,
-    /// Bytes of device memory it will not exceed; `None` for a replay that may take all there is, and until the child tells.
+    /// Bytes of device memory that it will not exceed. `None` until the child reports it, and for a replay without a limit.
     pub budget: Option<u64>,
-    /// Number of steps in all, of a replay of its passes; 0 when it runs until told to quit (or has not told yet).
+    /// Total number of steps, or of passes of a replay. 0 if it runs until it is stopped, and until the child reports it.
     pub total_steps: u64,
-    /// It was started because there is no GPU, not because the user asked.
+    /// Whether it was started because there is no GPU, not because the user asked for it.
     pub automatic: bool,
-    /// The dashboard was started for it.
+    /// Whether the dashboard was started for it.
     pub asked_for: bool,
-    /// The exit code that says how it failed; 0 while it has not.
+    /// The exit code that says how it failed; 0 if it has not.
     pub exit_code: u8,
-    /// Steps so far, oldest first; the last is the current one. At most [`Demo::MAX_STEPS`], the newest.
+    /// The newest steps, at most [`Demo::MAX_STEPS`], oldest first. The last is the current one.
     pub steps: Vec<DemoStep>,
-    /// What the user may choose now.
+    /// The fixes that the user may choose now.
     pub choices: Vec<Choice>,
-    /// The newest thing the child had to say besides steps (a command it did not understand).
+    /// The newest message of the child besides steps, such as a command that it did not understand.
     pub notice: Option<String>,
-    /// Why it cannot publish what it does, if it said so.
+    /// Why it cannot publish, if it said so.
     pub unpublished: Option<String>,
-    /// When it first told of memory that it has.
+    /// When it first reported memory of its own.
     pub has_memory_since: Option<Nanos>,
-    /// How it ended, once it did.
+    /// How it ended, once it has.
     pub outcome: Option<DemoOutcome>,
 }
 
 impl Demo {
-    /// How many steps are kept.
+    /// Most steps that are kept.
     pub(crate) const MAX_STEPS: usize = 64;
 
-    /// Whether the child lives.
+    /// Checks whether the child runs.
     pub(crate) fn running(&self) -> bool {
         matches!(
             self.phase,
@@ -181,22 +181,22 @@ impl Demo {
         )
     }
 
-    /// Whether it goes on only when the user says so (space is "next step" then).
+    /// Checks whether it runs and is stepped, so that Space is the next step.
     pub(crate) fn stepped(&self) -> bool {
         self.running() && self.kind == Some(DemoKind::Stepped)
     }
 
-    /// Whether it went on at the user's word, and is over: space has no step to go on to.
+    /// Checks whether it was stepped and has ended, so that Space has no next step.
     pub(crate) fn over(&self) -> bool {
         !self.running() && self.kind == Some(DemoKind::Stepped)
     }
 
-    /// Whether the user sets its pace.
+    /// Checks whether it runs at a pace that the user sets.
     pub(crate) fn paced(&self) -> bool {
         self.running() && self.kind == Some(DemoKind::Paced)
     }
 
-    /// Why what the dashboard was started for failed, and the exit code that says so.
+    /// Returns the exit code and the reason if the dashboard was started for this demo and it failed.
     pub(crate) fn failure(&self) -> Option<(u8, &str)> {
         match &self.phase {
             DemoPhase::Failed(why) if self.asked_for => Some((self.exit_code, why)),
@@ -204,7 +204,7 @@ impl Demo {
         }
     }
 
-    /// The current step.
+    /// Returns the current step.
     pub(crate) fn current(&self) -> Option<&DemoStep> {
         self.steps.last()
     }

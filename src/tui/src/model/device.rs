@@ -7,12 +7,12 @@ use super::channel::ChannelKey;
 use super::history::History;
 use super::partition::{Basis, Partition};
 
-/// What makes a device the same one from sample to sample.
+/// The identity of a device across samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum DeviceKey {
     /// A real device.
     Uuid([u8; 16]),
-    /// A GPU whose UUID NVML does not tell.
+    /// A GPU whose UUID NVML does not report, by NVML's index.
     NvmlIndex(u32),
     /// A MIG device that has no UUID of 16 bytes (drivers before R470): indexes of its GPU and of itself.
     Part(u32, u32),
@@ -36,16 +36,16 @@ pub(crate) enum DeviceKind {
     /// NVML lists it; channels may publish on it.
     #[default]
     Nvml,
-    /// A CUDA device that only channels tell of (NVML is absent, failing, or hides it).
+    /// A CUDA device known only from channels, because NVML is absent, fails or hides it.
     Published,
-    /// Simulated. Every view labels it SIMULATED.
+    /// It is simulated. Every view labels it SIMULATED.
     Simulated,
 }
 
 /// Whether a device answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeviceState {
-    /// It does.
+    /// It answers.
     #[default]
     Present,
     /// It fell off the bus; the text is the driver's. Figures are the last known.
@@ -54,7 +54,7 @@ pub(crate) enum DeviceState {
     Gone,
 }
 
-/// Whether the two look the same: power is never still, and shown in whole watts.
+/// Checks whether two sets of sensors are drawn alike. Power changes all the time and is shown in whole watts.
 fn look_alike(sensors: &Sensors, other: &Sensors) -> bool {
     let watts = |reading: &Reading<u32>| match reading {
         Reading::Value(milliwatts) => Reading::Value(milliwatts / 1000),
@@ -69,7 +69,7 @@ fn look_alike(sensors: &Sensors, other: &Sensors) -> bool {
 }
 
 impl DeviceState {
-    /// The state in a word, as every report has it.
+    /// Returns the state in one word, for reports.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             DeviceState::Present => "present",
@@ -78,7 +78,7 @@ impl DeviceState {
         }
     }
 
-    /// What a report for people says beside a device's name; nothing of one that is as it should be.
+    /// Returns the note that a text report puts beside the device's name; `None` while it answers.
     pub(crate) fn said(&self) -> Option<String> {
         match self {
             DeviceState::Present => None,
@@ -87,7 +87,7 @@ impl DeviceState {
         }
     }
 
-    /// Why it is in this state, where somebody tells.
+    /// Returns the reason for the state, if one is known.
     pub(crate) fn why(&self) -> Option<&str> {
         match self {
             DeviceState::Lost(text) => Some(text),
@@ -105,12 +105,12 @@ impl From<&GpuState> for DeviceState {
     }
 }
 
-/// What a MIG device is of its GPU.
+/// The place of a MIG device on its GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartOf {
     /// The GPU.
     pub gpu: DeviceKey,
-    /// Its index on the GPU.
+    /// The index of the MIG device on the GPU.
     pub index: u32,
     /// Its profile, `1g.10gb`.
     pub profile: String,
@@ -137,24 +137,24 @@ pub(crate) struct Device {
     pub state: DeviceState,
     /// Its memory, or why there is no figure.
     pub memory: Reading<Partition>,
-    /// Its memory is the host's (GB10 and the like).
+    /// Whether it uses the host's memory (GB10 and the like).
     pub shared_with_host: bool,
-    /// Everything else NVML measures; `Pending` on devices NVML does not list.
+    /// Everything else that NVML measures; `Pending` on devices that NVML does not list.
     pub sensors: Sensors,
-    /// The host's memory, where it is the device's and NVML tells of the device.
+    /// The host's memory, if the device uses it and NVML lists the device.
     pub host: Option<HostMemory>,
-    /// Of which GPU it is a part, of a MIG device.
+    /// The GPU that it is a part of, if it is a MIG device.
     pub part_of: Option<PartOf>,
-    /// Live programs that publish on it.
+    /// Number of live programs that publish on it.
     pub publishers: usize,
-    /// The past.
+    /// Its memory over time, and its events.
     pub history: History,
 }
 
 impl Device {
-    /// Whether the two look the same but for their past.
+    /// Checks whether the two are drawn alike, apart from their histories.
     pub(crate) fn looks_like(&self, other: &Device) -> bool {
-        // Every field is named: a new one must be thought of here.
+        // Every field is named, so that a new field has to be considered here.
         let Device {
             key,
             kind,
@@ -185,17 +185,17 @@ impl Device {
             && (host, part_of, publishers) == (&other.host, &other.part_of, &other.publishers)
     }
 
-    /// Why the driver's own share of the memory is not told; `None` where it is, or nothing is known of the memory.
+    /// Returns why the driver's own share of the memory is not known; `None` if it is, or if nothing is known of the memory.
     pub(crate) fn driver_share_unknown(&self) -> Option<&'static str> {
         let memory = self.memory.value().filter(|m| m.driver.is_none())?;
         Some(match (memory.basis, self.shared_with_host) {
-            (Basis::Publishers, _) => "only programs that publish are counted here: the driver does not tell",
-            (Basis::Driver, true) => "the GPU uses the host's memory: what the driver holds of it is not told apart",
-            (Basis::Driver, false) => "drivers before R510 do not tell it apart: it is part of other",
+            (Basis::Publishers, _) => "the driver reports nothing here: only programs that publish are counted",
+            (Basis::Driver, true) => "the GPU uses the host's memory: the driver's share of it is not reported",
+            (Basis::Driver, false) => "drivers before R510 do not report it: it is part of other",
         })
     }
 
-    /// UUID as NVML writes it, `GPU-xxxxxxxx-xxxx-...` or `MIG-...`.
+    /// Returns the UUID as NVML writes it, `GPU-xxxxxxxx-xxxx-...` or `MIG-...`.
     pub(crate) fn uuid_text(&self) -> Option<String> {
         match &self.part_of {
             Some(part) => Some(part.uuid.clone()).filter(|uuid| !uuid.is_empty()),
@@ -204,7 +204,7 @@ impl Device {
     }
 }
 
-/// A UUID as NVML writes it.
+/// Formats the UUID of a GPU as NVML writes it.
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let mut text = String::from("GPU");
     for (i, byte) in uuid.iter().enumerate() {
@@ -221,9 +221,9 @@ pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
 pub(crate) enum Only {
     /// NVML's index.
     Index(u32),
-    /// A MIG device by the index of its GPU and its own there, as containers are given them.
+    /// A MIG device, by the index of its GPU and its index there, as for container runtimes.
     Part(u32, u32),
-    /// UUID, or the beginning of one.
+    /// A UUID, or the beginning of one.
     Uuid(String),
     /// Simulated devices.
     Simulated,
@@ -241,7 +241,7 @@ impl std::fmt::Display for Only {
 }
 
 impl Only {
-    /// Whether `device` is the chosen one, or a part of it.
+    /// Checks whether `device` is the chosen one, or a part of it.
     pub(crate) fn matches(&self, device: &Device) -> bool {
         let nvml = device.kind == DeviceKind::Nvml;
         match self {

@@ -1,4 +1,4 @@
-//! One publisher's figures on one device, computed once per sample.
+//! A publisher's figures on one device, computed once per sample.
 
 use std::sync::Arc;
 
@@ -7,54 +7,54 @@ use gpumem_channel::{DeviceMap, SegmentKind};
 use super::pools::{PoolShare, pools};
 use super::ran_out::RanOut;
 
-/// What a publisher says about its memory on one device. Bytes.
+/// What a publisher reports about its memory on one device. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     /// Taken from the driver.
     pub reserved: u64,
-    /// The most that the program lets itself take from it now.
+    /// The most that the program allows itself to take from the driver.
     pub budget: Option<u64>,
     /// Held by the program, rounded.
     pub allocated: u64,
-    /// Asked for by the program, of what is pending, too (as PyTorch counts it).
+    /// Asked for by the program. As in PyTorch, this includes what is pending.
     pub requested: u64,
-    /// Reserved and not allocated.
+    /// Reserved but not allocated.
     pub cached: u64,
-    /// Of it: freed by the program, still in use by queued GPU work (PyTorch: active - allocated).
+    /// The part of `cached` that the program freed and queued GPU work still uses (PyTorch: active - allocated).
     pub pending: u64,
     /// Highest `allocated` so far.
     pub peak_allocated: u64,
     /// Highest `reserved` so far.
     pub peak_reserved: u64,
-    /// Bytes of free blocks that live neighbours pin in their segment.
+    /// Free blocks in segments that also hold live blocks, so that they cannot go back to the driver.
     pub inactive_split: u64,
-    /// Bytes of all free blocks in the map.
+    /// All free blocks in the map.
     pub free: u64,
-    /// Bytes of the largest of them.
+    /// The largest free block.
     pub largest_free: u64,
-    /// Number of them.
+    /// Number of free blocks.
     pub free_blocks: u64,
-    /// Blocks held by the program or waiting for the GPU.
+    /// Number of blocks that the program holds or that wait for the GPU.
     pub active_blocks: u64,
-    /// Segments taken from the driver.
+    /// Number of segments taken from the driver.
     pub segments: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub ooms: u64,
-    /// The last of them; `None` when its event was not seen.
+    /// The last request that failed; `None` if its event was not read.
     pub ran_out: Option<RanOut>,
-    /// Requests that succeeded only after room was made.
+    /// Number of requests that succeeded only after cached memory was released.
     pub retries: u64,
-    /// Named pools that hold memory of their own; a part of the figures above.
+    /// Named pools with their own segments. Their memory is part of the figures above.
     pub pools: Vec<PoolShare>,
-    /// Free blocks that lie apart serve one request together.
+    /// Whether separate free blocks can serve one request together.
     pub stitched: bool,
-    /// The map is whole: no block is missing or torn. Without it, `free` and `largest_free` are lower bounds.
+    /// Whether no block of the map is missing or torn. If not, `free` and `largest_free` are lower bounds.
     pub complete: bool,
 }
 
 impl Figures {
-    /// Figures of a published device, with its channel's strings; `None` when its scalars could not be read consistently, or
-    /// contradict themselves: no sum is to have a part of them.
+    /// Computes the figures of a published device, given its channel's strings. Returns `None` if its statistics could not be
+    /// read consistently or contradict themselves, so that they become part of no sum.
     pub(crate) fn of(map: &DeviceMap, strings: &[Arc<str>]) -> Option<Figures> {
         let stats = map.stats.as_ref().filter(|_| map.contradiction.is_none())?;
         let free = map.free();
@@ -83,18 +83,19 @@ impl Figures {
         })
     }
 
-    /// External fragmentation: 1 - largest free block / all free. `None` when nothing is free.
+    /// Returns the external fragmentation: 1 - largest free block / all free. `None` if nothing is free.
     pub(crate) fn fragmentation(&self) -> Option<f64> {
         (self.free > 0).then(|| 1.0 - self.largest_free as f64 / self.free as f64)
     }
 
-    /// Internal fragmentation: 1 - requested / active, which is allocated or pending, as what was requested is. `None` when nothing is active.
+    /// Returns the internal fragmentation: 1 - requested / active. Active is allocated + pending, since `requested` includes
+    /// both. `None` if nothing is active.
     pub(crate) fn internal_fragmentation(&self) -> Option<f64> {
         let active = self.allocated.saturating_add(self.pending);
         (active > 0).then(|| (1.0 - self.requested as f64 / active as f64).clamp(0.0, 1.0))
     }
 
-    /// Inactive split / reserved. `None` when nothing is reserved.
+    /// Returns inactive split / reserved. `None` if nothing is reserved.
     pub(crate) fn inactive_split_ratio(&self) -> Option<f64> {
         (self.reserved > 0).then(|| (self.inactive_split as f64 / self.reserved as f64).clamp(0.0, 1.0))
     }
@@ -104,9 +105,9 @@ impl Figures {
 mod tests {
     use super::*;
 
-    /// A pipeline whose blocks wait for other streams half of the time would seem to lose nothing to rounding.
+    /// Otherwise a pipeline whose blocks wait for other streams half of the time would show no loss to rounding.
     #[test]
-    fn what_waits_for_the_gpu_is_on_both_sides_of_internal_fragmentation() {
+    fn internal_fragmentation_includes_pending_blocks() {
         let internal = |requested, allocated, pending| {
             let figures = Figures {
                 requested,
@@ -120,6 +121,10 @@ mod tests {
         assert_eq!(internal(150, 100, 100), Some(0.25));
         assert_eq!(internal(75, 0, 100), Some(0.25));
         assert_eq!(internal(0, 0, 0), None);
-        assert_eq!(internal(u64::MAX, u64::MAX, 1), Some(0.0), "whatever a channel says");
+        assert_eq!(
+            internal(u64::MAX, u64::MAX, 1),
+            Some(0.0),
+            "for any figures of a channel"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What is worth saying in words.
+//! Sentences about the state of the machine.
 
 use super::process::ProcessId;
 
@@ -8,7 +8,7 @@ pub(crate) enum Severity {
     /// Good to know.
     #[default]
     Info,
-    /// Costs memory or will cost a failed request.
+    /// It costs memory, or a request is likely to fail because of it.
     Warning,
     /// Something failed.
     Error,
@@ -19,7 +19,7 @@ pub(crate) enum Severity {
 pub(crate) struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// Which process it is about.
+    /// The process that it is about, if it is about one.
     pub process: Option<ProcessId>,
     /// The sentence, without mark or prefix.
     pub text: String,

@@ -1,4 +1,4 @@
-//! The past of a device: samples of the last minutes, seconds of more, and the events worth a mark.
+//! The history of a device: recent samples, one point a second for longer, and the events that have a mark.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use super::partition::Partition;
 use super::process::ProcessId;
 use super::{Nanos, SECOND};
 
-/// Points kept per device at each of the two resolutions: two minutes of glances five times a second, and ten minutes
-/// of seconds.
+/// Points kept per device at each of the two resolutions: two minutes at five glances a second, and ten minutes at one point
+/// a second.
 pub(crate) const MAX_POINTS: usize = 600;
-/// How often new channels are looked for, at most.
+/// Least time between two scans for new channels.
 pub(crate) const DISCOVER: Nanos = 2 * SECOND;
 /// Marks kept per device.
 pub(crate) const MAX_MARKS: usize = 512;
 
-/// Seconds between two moves of a graph that does not change.
+/// Seconds between two redraws of a graph that does not change.
 const QUIET_STEP: u64 = 5;
 
 /// A device's memory at one moment.
@@ -32,7 +32,7 @@ pub(crate) struct Point {
 pub(crate) enum MarkKind {
     /// A request failed.
     OutOfMemory,
-    /// A request was retried after making room.
+    /// A request was retried after cached memory was released.
     Retry,
     /// Memory was taken from the driver: a segment, or chunks of a virtual one.
     SegmentTaken,
@@ -55,64 +55,64 @@ pub(crate) struct Mark {
     pub at: Nanos,
     /// What happened.
     pub kind: MarkKind,
-    /// Whose.
+    /// The process that it happened in.
     pub process: ProcessId,
-    /// Bytes concerned: asked for (out of memory), taken, freed, made contiguous.
+    /// Bytes that were requested (out of memory), taken, freed or made contiguous.
     pub bytes: u64,
     /// The mark's name or the tag of the request; empty when there is none.
     pub text: Arc<str>,
 }
 
 impl Mark {
-    /// Whether it is of the kind that comes most often and matters least.
+    /// Checks whether it is of the most frequent and least important kind.
     fn is_routine(&self) -> bool {
         matches!(self.kind, MarkKind::SegmentTaken | MarkKind::SegmentFreed)
     }
 
-    /// Whether the program made it: of these there may be hundreds a second.
+    /// Checks whether it is a phase mark of the program. There may be hundreds of these a second.
     fn is_phase(&self) -> bool {
         self.kind == MarkKind::Phase
     }
 
-    /// Whether what happened next is more of the same in the same second, whoever it was for.
-    pub(crate) fn goes_on_in(&self, next: &Mark) -> bool {
+    /// Checks whether `next` is of the same kind and process and in the same second, whatever its tag.
+    pub(crate) fn is_continued_by(&self, next: &Mark) -> bool {
         let same = (self.kind, self.process) == (next.kind, next.process);
         same && self.is_routine() && self.at / SECOND == next.at / SECOND
     }
 
-    /// Takes in what happened next, if it is more of the same in the same second: a program that grows takes its memory in hundreds of
-    /// pieces. Whether it did.
-    pub(crate) fn take_in(&mut self, next: &Mark) -> bool {
-        let takes = self.goes_on_in(next) && self.text == next.text;
-        if takes {
+    /// Merges `next` into this mark if it also has the same tag, because a program that grows takes its memory in hundreds of
+    /// pieces. Returns whether it did.
+    pub(crate) fn merge_next(&mut self, next: &Mark) -> bool {
+        let same = self.is_continued_by(next) && self.text == next.text;
+        if same {
             self.at = self.at.max(next.at);
             self.bytes = self.bytes.saturating_add(next.bytes);
         }
-        takes
+        same
     }
 }
 
-/// The past of a device, oldest first.
+/// The history of a device, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// One point per second of the clock, the fullest; at most [`MAX_POINTS`].
+    /// The fullest point of each second of the clock; at most [`MAX_POINTS`].
     pub seconds: VecDeque<Point>,
     /// One point per sample and glance; at most [`MAX_POINTS`].
     pub long: VecDeque<Point>,
     /// Events by time; at most [`MAX_MARKS`].
     pub marks: VecDeque<Mark>,
-    /// Events that nobody saw: overwritten in the channel before they were read.
+    /// Number of events that were overwritten in the channel before they were read.
     pub marks_lost: u64,
-    /// Until when events were overwritten that nobody saw, before anybody looked, too; 0 where none were.
+    /// The time up to which events are missing because they were overwritten, also before the first pass; 0 if none are.
     pub lost_until: Nanos,
-    /// Events that were seen and gave way, as there were more than fit here.
+    /// Number of events that were read and dropped because the list was full.
     pub marks_dropped: u64,
-    /// When the newest of these was that is no phase; 0 where there is none.
+    /// The time of the newest dropped event that is not a phase; 0 if there is none.
     pub dropped_until: Nanos,
 }
 
 impl History {
-    /// Adds a point where its time puts it: samplers may hand over out of order, and nothing is drawn as a zigzag.
+    /// Inserts a point by its time, since samplers may hand over points out of order.
     pub(crate) fn push(&mut self, point: Point) {
         let at = place(&self.long, |p| p.at < point.at);
         if self.long.get(at).is_some_and(|p| p.at == point.at) {
@@ -131,16 +131,17 @@ impl History {
         }
     }
 
-    /// Every point, oldest first: seconds, and from where they begin, samples.
+    /// Iterates over all points, oldest first: one a second, and then samples as far back as those reach.
     pub(crate) fn points(&self) -> impl Iterator<Item = &Point> {
         let fine = self.long.front().map_or(u64::MAX, |p| p.at / SECOND);
         let coarse = self.seconds.iter().take_while(move |p| p.at / SECOND < fine);
         coarse.chain(&self.long)
     }
 
-    /// The second at the right edge of a graph of seconds: the newest. While nothing changes it moves on every fifth second
-    /// only, so that a quiet machine is drawn seldom and sends next to nothing to the terminal; the picture is the same
-    /// but for where it ends on the left.
+    /// Returns the second at the right edge of a graph of seconds.
+    ///
+    /// That is the newest second. While nothing changes it advances only every fifth second, so that an idle machine is redrawn
+    /// rarely and sends little to the terminal.
     pub(crate) fn edge(&self) -> Option<u64> {
         let points = &self.seconds;
         let last = points.back()?;
@@ -156,14 +157,15 @@ impl History {
         Some(if quiet { rounded } else { newest })
     }
 
-    /// How far back it reaches from its newest point.
+    /// Returns the time between the oldest and the newest point.
     pub(crate) fn reach(&self) -> Nanos {
         let ends = self.points().next().zip(self.long.back());
         ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest.at))
     }
 
-    /// The mark that gives way: of what comes often, the oldest of the sort that there is more of; then the oldest but for requests that failed.
-    fn least(&self) -> usize {
+    /// Returns the index of the mark to drop: the oldest routine or phase mark, whichever are more; without such marks the oldest
+    /// that is not a failed request.
+    fn least_important(&self) -> usize {
         let count = |of: fn(&Mark) -> bool| self.marks.iter().filter(|mark| of(mark)).count();
         let (routine, phases) = (count(Mark::is_routine), count(Mark::is_phase));
         let least: fn(&Mark) -> bool = match routine.max(phases) {
@@ -174,18 +176,18 @@ impl History {
         self.marks.iter().position(least).unwrap_or(0)
     }
 
-    /// Adds an event; the oldest of those that matter least gives way.
+    /// Adds an event. When the list is full, the least important one is dropped.
     pub(crate) fn mark(&mut self, mark: Mark) {
         if self.marks.capacity() == 0 {
             self.marks.reserve_exact(MAX_MARKS + 1);
         }
         let place = self.marks.partition_point(|m| m.at <= mark.at);
-        // Programs take memory for several things in turn.
+        // Programs may take memory for several tags in turn.
         let before = self.marks.range(..place).rev();
-        let same = before.take_while(|m| m.goes_on_in(&mark)).count();
+        let same = before.take_while(|m| m.is_continued_by(&mark)).count();
         for at in (place - same..place).rev() {
-            if self.marks.get_mut(at).is_some_and(|before| before.take_in(&mark)) {
-                // It is as late as its newest part.
+            if self.marks.get_mut(at).is_some_and(|before| before.merge_next(&mark)) {
+                // A merged mark has the time of its newest part.
                 if let Some(known) = self.marks.remove(at) {
                     self.marks.insert(place - 1, known);
                 }
@@ -194,22 +196,25 @@ impl History {
         }
         self.marks.insert(place, mark);
         if self.marks.len() > MAX_MARKS {
-            let gone = self.marks.remove(self.least()).filter(|mark| !mark.is_phase());
+            let gone = self
+                .marks
+                .remove(self.least_important())
+                .filter(|mark| !mark.is_phase());
             self.dropped_until = gone.map_or(self.dropped_until, |mark| self.dropped_until.max(mark.at));
             self.marks_dropped += 1;
         }
     }
 }
 
-/// The first point that is not `before`, from the back: points are nearly in order.
+/// Returns the index behind the last point that is `before`. Searches from the back, since points arrive nearly in order.
 fn place(ring: &VecDeque<Point>, before: impl Fn(&Point) -> bool) -> usize {
     ring.iter().rposition(before).map_or(0, |i| i + 1)
 }
 
-/// Puts a point in its place; the oldest gives way. One that would be the oldest of a full ring is dropped.
+/// Inserts a point. In a full ring the oldest point is dropped, which may be the new one.
 fn insert_bounded(ring: &mut VecDeque<Point>, place: usize, point: Point) {
     if ring.capacity() == 0 {
-        // Growing by doubling would end at half as much again, and leave holes behind.
+        // Growing by doubling would allocate more than needed and fragment the heap.
         ring.reserve_exact(MAX_POINTS);
     }
     if ring.len() < MAX_POINTS {

@@ -25,7 +25,7 @@ fn a_second_keeps_its_highest_sample() {
 }
 
 #[test]
-fn is_bounded_and_sorted_whatever_order_samplers_hand_over() {
+fn points_are_bounded_and_sorted_in_any_order() {
     let mut history = History::default();
     for i in 1..2000 {
         history.push(point(i * SECOND, 1));
@@ -47,7 +47,7 @@ fn is_bounded_and_sorted_whatever_order_samplers_hand_over() {
 }
 
 #[test]
-fn reaches_back_by_seconds_beyond_the_samples() {
+fn seconds_reach_further_back_than_samples() {
     let mut history = History::default();
     for fifth in 0..5 * 700 {
         history.push(point((fifth + 1) * SECOND / 5, fifth % 40));
@@ -85,7 +85,7 @@ fn marks_are_kept_by_time() {
 }
 
 #[test]
-fn memory_that_is_taken_for_several_in_turn_is_a_mark_for_each() {
+fn memory_taken_for_tags_in_turn_is_one_mark_each() {
     let mut history = History::default();
     for (at, text) in [(10, "a"), (20, "b"), (30, "a"), (40, "b"), (50, "a"), (SECOND, "a")] {
         history.mark(Mark {
@@ -98,7 +98,7 @@ fn memory_that_is_taken_for_several_in_turn_is_a_mark_for_each() {
 }
 
 #[test]
-fn memory_that_is_taken_in_pieces_is_one_mark_a_second() {
+fn memory_taken_in_pieces_is_one_mark_a_second() {
     use MarkKind::{OutOfMemory, SegmentFreed, SegmentTaken};
     let mut history = History::default();
     for (at, kind, bytes) in [
@@ -126,7 +126,7 @@ fn memory_that_is_taken_in_pieces_is_one_mark_a_second() {
 }
 
 #[test]
-fn a_failed_request_is_not_forgotten_for_memory_that_is_taken() {
+fn routine_marks_do_not_displace_a_failed_request() {
     let mut history = History::default();
     history.mark(mark(1, MarkKind::OutOfMemory, 7));
     for second in 1..=2 * MAX_MARKS as u64 {
@@ -140,13 +140,13 @@ fn a_failed_request_is_not_forgotten_for_memory_that_is_taken() {
     assert_eq!(
         history.marks[1].at,
         (MAX_MARKS as u64 + 2) * SECOND,
-        "the oldest of the others went"
+        "the oldest of the others was dropped"
     );
 }
 
-/// Programs mark every step of theirs.
+/// Programs may mark every step.
 #[test]
-fn what_happened_to_memory_is_not_forgotten_for_phases() {
+fn phases_do_not_displace_memory_events() {
     let mut history = History::default();
     history.mark(mark(1, MarkKind::OutOfMemory, 7));
     history.mark(mark(2, MarkKind::CacheReleased, 7));
@@ -162,8 +162,8 @@ fn what_happened_to_memory_is_not_forgotten_for_phases() {
         MarkKind::Phase,
     ];
     assert_eq!((kinds, history.marks.len()), (first.to_vec(), MAX_MARKS));
-    assert_eq!(history.dropped_until, 0, "phases alone gave way");
-    // Of what is neither, requests that failed go last.
+    assert_eq!(history.dropped_until, 0, "only phases were dropped");
+    // Among the other kinds, failed requests are dropped last.
     for at in 0..2 * MAX_MARKS as u64 {
         history.mark(mark(10_000 + at, MarkKind::Retry, 0));
     }
@@ -178,7 +178,7 @@ fn what_happened_to_memory_is_not_forgotten_for_phases() {
     );
 }
 
-/// The edges while a device's memory is looked at every second from 1 to `end`.
+/// Returns the edge after a device's memory was sampled every second from 1 to `end`.
 fn edge(end: u64, allocated: impl Fn(u64) -> u64) -> Option<u64> {
     let mut history = History::default();
     for second in 1..=end {
@@ -195,7 +195,7 @@ fn edge(end: u64, allocated: impl Fn(u64) -> u64) -> Option<u64> {
 }
 
 #[test]
-fn the_edge_of_a_quiet_machine_moves_every_fifth_second() {
+fn edge_of_an_idle_machine_moves_every_fifth_second() {
     let edges: Vec<u64> = (3..=15).filter_map(|end| edge(end, |_| 40)).collect();
     assert_eq!(edges, [3, 4, 5, 5, 5, 5, 5, 10, 10, 10, 10, 10, 15]);
     assert_eq!(History::default().edge(), None);

@@ -1,4 +1,4 @@
-//! The newest samples as the sources handed them over, and what the sources are asked for.
+//! The newest samples as the sources handed them over, and the request to the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::{Nanos, SECOND};
 pub(crate) enum SourceId {
     /// The channels that processes publish.
     Channels,
-    /// The driver.
+    /// The driver, through NVML.
     Nvml,
-    /// The processes behind the rows.
+    /// The processes of the table, from `/proc`.
     Processes,
 }
 
@@ -26,12 +26,12 @@ pub(crate) enum Sample {
     Channels(ChannelSample),
     /// The driver's devices, and the processes on them.
     Nvml(NvmlSample),
-    /// Those of the processes that were asked for which can be seen here.
+    /// The requested processes that are visible here.
     Processes(Vec<Process>),
 }
 
 impl Sample {
-    /// Whose it is.
+    /// Returns the source of this sample.
     pub(crate) fn source(&self) -> SourceId {
         match self {
             Sample::Channels(_) => SourceId::Channels,
@@ -46,18 +46,18 @@ impl Sample {
 pub(crate) struct Taken {
     /// The moment, on `CLOCK_MONOTONIC`.
     pub at: Nanos,
-    /// How long until the next one.
+    /// Time until the next sample is due.
     pub pace: Nanos,
 }
 
 impl Taken {
-    /// Of a source that samples every `pace`.
+    /// The time of a sample whose source samples every `pace`.
     pub(crate) fn new(at: Nanos, pace: Duration) -> Taken {
         let pace = u64::try_from(pace.as_nanos()).unwrap_or(u64::MAX);
         Taken { at, pace }
     }
 
-    /// Whether the source has missed three samples and two seconds since: its figures are then old, not wrong.
+    /// Checks whether the sample is older than three intervals and two seconds.
     fn is_old(&self, now: Nanos) -> bool {
         now.saturating_sub(self.at) > self.pace.saturating_mul(3).max(2 * SECOND)
     }
@@ -72,29 +72,29 @@ pub(crate) struct Sampled {
     pub sample: Sample,
 }
 
-/// When the newest sample of each source was taken. A source is not in it before its first.
+/// When the newest sample of each source was taken. A source has no entry before its first sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times(BTreeMap<SourceId, Taken>);
 
 impl Times {
-    /// When a source sampled last; `None` before its first sample.
+    /// Returns when a source sampled last; `None` before its first sample.
     pub(crate) fn of(&self, source: SourceId) -> Option<Nanos> {
         self.0.get(&source).map(|taken| taken.at)
     }
 
-    /// Notes a sample; whether it is the first of its source.
+    /// Records a sample. Returns whether it is the first of its source.
     pub(crate) fn note(&mut self, source: SourceId, taken: Taken) -> bool {
         self.0.insert(source, taken).is_none()
     }
 
-    /// Sources that sample once a second and did so last at `at`.
+    /// Times of sources that sample once a second and did so last at `at`.
     #[cfg(test)]
     pub(crate) fn at(at: Nanos, sources: &[SourceId]) -> Times {
         let taken = Taken::new(at, Duration::from_secs(1));
         Times(sources.iter().map(|source| (*source, taken)).collect())
     }
 
-    /// The sources whose figures are old.
+    /// Iterates over the sources whose newest sample is old.
     pub(crate) fn old(&self, now: Nanos) -> impl Iterator<Item = SourceId> {
         let old = self.0.iter().filter(move |(_, taken)| taken.is_old(now));
         old.map(|(source, _)| *source)
@@ -104,26 +104,26 @@ impl Times {
 /// The newest samples.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inputs {
-    /// When each was taken.
+    /// When each sample was taken.
     pub times: Times,
-    /// NVML's.
+    /// NVML's sample.
     pub nvml: NvmlSample,
-    /// The channels'. Glances, marks and losses have moved on into the devices' histories.
+    /// The channels' sample. Its glances, marks and losses were moved to the histories of the devices.
     pub channels: ChannelSample,
-    /// The processes'.
+    /// The processes' sample.
     pub processes: Vec<Process>,
-    /// Channels that were seen alive and are still there: their black boxes are news, older ones are not.
+    /// Channels that were seen alive and still exist. Their black boxes are listed; older ones only on demand.
     pub seen_alive: BTreeSet<ChannelKey>,
 }
 
 impl Inputs {
-    /// Whether the driver and the channels have been looked at.
+    /// Checks whether both the driver and the channels have been sampled.
     pub(crate) fn looked(&self) -> bool {
         let looked = |source| self.times.of(source).is_some();
         looked(SourceId::Nvml) && looked(SourceId::Channels)
     }
 
-    /// Keeps a sample in place of the one before; whether it is the first of its source.
+    /// Replaces the previous sample of the same source. Returns whether it is the first of that source.
     pub(crate) fn keep(&mut self, Sampled { taken, sample }: Sampled) -> bool {
         let first = self.times.note(sample.source(), taken);
         match sample {
@@ -135,19 +135,19 @@ impl Inputs {
     }
 }
 
-/// What the sources are asked for. Sources know nothing of one another: what one found is asked of the next from here.
+/// What the sources are asked for. Sources know nothing of one another, so what one found reaches another through this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// The channel whose blocks are shown: they are wanted even if it is a black box.
+    /// The channel whose blocks are shown. They are read even if it is a black box.
     pub blocks_of: Option<ChannelKey>,
-    /// The processes that NVML lists.
+    /// Pids that NVML lists.
     pub listed: Vec<u32>,
-    /// The processes that publish.
+    /// Pids that publish.
     pub publishers: Vec<u32>,
 }
 
 impl Request {
-    /// What follows from the newest samples.
+    /// Builds the request that follows from the newest samples.
     pub(crate) fn of(inputs: &Inputs, blocks_of: Option<ChannelKey>) -> Request {
         let gpus = inputs.nvml.gpus.iter();
         Request {
@@ -157,7 +157,7 @@ impl Request {
         }
     }
 
-    /// Every process that somebody names, once, in order.
+    /// Returns every pid once, in ascending order.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let mut pids = [&self.listed[..], &self.publishers].concat();
         pids.sort_unstable();

@@ -1,11 +1,11 @@
-//! Keys, as the input reader tells them.
+//! Keys, as the input parser reports them.
 
 /// A key, with the modifiers that matter folded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// A character as typed, shift included.
+    /// A character as typed, with shift applied.
     Char(char),
-    /// Control and a letter, in lower case.
+    /// A letter typed with Control, in lower case.
     Ctrl(char),
     /// Enter.
     Enter,

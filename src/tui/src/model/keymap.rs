@@ -1,6 +1,6 @@
-//! The key map: which key does what in which view, what the footer says of it, and what help and `--help` say.
+//! The key map: what each key does in each view, and its text in the footer, in help and in `--help`.
 //!
-//! A row binds keys to actions. What an action does is up to `update`; what a view has no use for does what it does everywhere.
+//! A row binds keys to actions, which `update` performs. A view's rows come before those that apply everywhere.
 
 use super::views::{VIEWS, View};
 use super::{Demo, Key, Model};
@@ -16,9 +16,9 @@ pub(crate) enum Move {
     Up,
     /// Down.
     Down,
-    /// As much up as is in view.
+    /// Up by a page.
     PageUp,
-    /// As much down as is in view.
+    /// Down by a page.
     PageDown,
     /// To the beginning.
     First,
@@ -26,40 +26,40 @@ pub(crate) enum Move {
     Last,
 }
 
-/// What a key asks for.
+/// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Moves what the view moves.
+    /// Moves the selection, cursor or window of the view.
     Move(Move),
-    /// Scrolls text by so many lines.
+    /// Scrolls text by this many lines; down if positive.
     Scroll(i8),
-    /// Opens or starts what is selected.
+    /// Opens or starts the selected item.
     Enter,
-    /// Shows less in more detail, or more; of a demo: faster, or slower.
+    /// Zooms in (positive) or out. Makes a demo faster or slower.
     Zoom(i8),
-    /// Shows all of it.
+    /// Zooms out until everything is shown.
     ZoomOut,
-    /// Selects the next process of the list, or the one before.
+    /// Selects the next (positive) or previous process of the list.
     Process(i8),
-    /// Leaves out what others use, or shows it again.
+    /// Toggles whether memory of others is shown.
     HideOther,
-    /// Stacks by tag, or by state again.
+    /// Toggles between stacking by tag and by state.
     ByTag,
-    /// The next step of a demo, or a pause.
+    /// Performs the next step of a demo, or pauses.
     Space,
-    /// Freezes what is shown, or shows the newest again.
+    /// Toggles whether what is shown is frozen.
     Pause,
     /// Opens the menu of fixes.
     ChooseFix,
     /// Ends the demo.
     StopDemo,
-    /// Begins to type a filter.
+    /// Starts editing the filter.
     Filter,
     /// Opens the menu of columns to sort by.
     Sort,
-    /// Lists programs that ended, too, or no more.
+    /// Toggles whether programs that ended before the dashboard began are listed.
     BlackBoxes,
-    /// Opens the findings in full.
+    /// Opens the list of findings.
     Findings,
     /// Opens help.
     Help,
@@ -67,33 +67,33 @@ pub(crate) enum Action {
     Open(View),
     /// Opens the next view.
     NextView,
-    /// Opens the view before.
+    /// Opens the previous view.
     PreviousView,
-    /// Undoes the outermost thing: the filter, then the view.
+    /// Clears the filter, else returns to the Overview.
     Back,
-    /// Leaves.
+    /// Ends the dashboard.
     Quit,
-    /// Stops as Ctrl-Z does.
+    /// Suspends the dashboard.
     Suspend,
-    /// Draws everything anew.
+    /// Redraws the whole screen.
     Repaint,
 }
 
-/// What the footer calls an action now; `None` leaves it out.
+/// Returns the footer's current text for an action; `None` to leave it out.
 type Hint = fn(&Model) -> Option<&'static str>;
 
-/// Keys, what they do, and how they are explained.
+/// Keys with their actions and their texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
     keys: &'static [(Key, Action)],
-    /// How the footer calls the keys, and the action.
+    /// The footer's name for the keys, and its text for the action.
     footer: Option<(&'static str, Hint)>,
-    /// How help calls the keys, and the action.
+    /// Help's name for the keys, and its text for the action.
     help: Option<(&'static str, &'static str)>,
 }
 
 impl Binding {
-    /// Keys that are explained nowhere.
+    /// Creates a binding without texts.
     pub(super) const fn new(keys: &'static [(Key, Action)]) -> Binding {
         Binding {
             keys,
@@ -117,7 +117,7 @@ impl Binding {
     }
 }
 
-/// Moves that views share.
+// Bindings that several views share.
 pub(super) const UP: (Key, Action) = (Key::Up, Action::Move(Move::Up));
 pub(super) const DOWN: (Key, Action) = (Key::Down, Action::Move(Move::Down));
 pub(super) const LEFT: (Key, Action) = (Key::Left, Action::Move(Move::Left));
@@ -140,7 +140,7 @@ pub(super) const SPACE: &[(Key, Action)] = &[(Key::Char(' '), Action::Space)];
 pub(super) const PAUSE: &[(Key, Action)] = &[(Key::Char('p'), Action::Pause)];
 pub(super) const CHOOSE_FIX: &[(Key, Action)] = &[(Key::Char('f'), Action::ChooseFix)];
 
-/// Letters that do what other keys do, as far as the view has no use of its own for them.
+/// Letters that act as other keys where the view does not bind them itself.
 const LETTERS: [(char, Key); 6] = [
     ('h', Key::Left),
     ('j', Key::Down),
@@ -150,10 +150,10 @@ const LETTERS: [(char, Key); 6] = [
     ('G', Key::End),
 ];
 
-/// What works in every view. Help lists it in this order, below the keys of the views.
+/// Keys that work in every view, in the order in which help lists them.
 pub(crate) const EVERYWHERE: &[Binding] = &[
     Binding::new(&[(Key::Tab, Action::NextView), (Key::BackTab, Action::PreviousView)])
-        .help("Tab, Shift-Tab", "the next of them, the one before"),
+        .help("Tab, Shift-Tab", "next view, previous view"),
     Binding::new(&[]).help("h j k l, g G", "the same as the arrows, Home and End"),
     Binding::new(SPACE)
         .footer("Space", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
@@ -165,7 +165,7 @@ pub(crate) const EVERYWHERE: &[Binding] = &[
     Binding::new(&[(Key::Char('/'), Action::Filter)])
         .help("/", "filter processes by pid, user, command, job, device or state"),
     Binding::new(&[(Key::Char('s'), Action::Sort)]).help("s", "sort processes"),
-    Binding::new(&[(Key::Char('b'), Action::BlackBoxes)]).help("b", "list programs that ended, too (black boxes)"),
+    Binding::new(&[(Key::Char('b'), Action::BlackBoxes)]).help("b", "list ended programs, too (black boxes)"),
     Binding::new(&[(Key::Char('m'), Action::Findings)]).help("m", "more: every finding in full"),
     Binding::new(&[]).help("f", "choose a fix, when a demo offers some"),
     Binding::new(&[(Key::Esc, Action::Back)]).help("Esc", "close, clear the filter, back to the Overview"),
@@ -176,8 +176,8 @@ pub(crate) const EVERYWHERE: &[Binding] = &[
         (Key::Ctrl('z'), Action::Suspend),
         (Key::Ctrl('l'), Action::Repaint),
     ])
-    .help("q, Ctrl-C", "quit (Ctrl-Z: background, Ctrl-L: draw anew)"),
-    // What pauses stands last.
+    .help("q, Ctrl-C", "quit (Ctrl-Z: background, Ctrl-L: redraw)"),
+    // Pausing comes last in the footer.
     Binding::new(PAUSE).footer("p", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
         true => pause(model),
         false => None,
@@ -201,7 +201,7 @@ pub(super) fn fix(model: &Model) -> Option<&'static str> {
     demo.filter(|demo| !demo.choices.is_empty()).map(|_| "choose a fix")
 }
 
-/// What a key asks for in a view.
+/// Returns the action of a key in a view.
 pub(crate) fn action_of(view: View, key: Key) -> Option<Action> {
     let bound = |wanted: Key| {
         let rows = view.row().bindings.iter().chain(EVERYWHERE);
@@ -218,9 +218,9 @@ pub(crate) fn action_of(view: View, key: Key) -> Option<Action> {
         .or_else(|| letter().and_then(|(_, same)| bound(*same)))
 }
 
-/// The keys of the open view that the footer tells, and what each does now, the most important first.
+/// Returns the keys of the footer in the open view, each with its current text, the most important first.
 pub(crate) fn footer(model: &Model) -> Vec<(&'static str, &'static str)> {
-    // Whoever is stuck looks for this first.
+    // A user who does not know that the screen is paused looks for this first.
     let resume = model.paused().then_some(("Space", "resume"));
     let row = model.ui.view.row();
     let everywhere = if row.own_footer { &[][..] } else { EVERYWHERE };
@@ -240,23 +240,23 @@ pub(crate) struct HelpGroup {
     pub keys: Vec<(String, String)>,
 }
 
-/// Every key, by where it works.
+/// Returns every key for help, grouped by view.
 pub(crate) fn help() -> Vec<HelpGroup> {
-    let told = |bindings: &[Binding]| -> Vec<(String, String)> {
-        let told = bindings.iter().filter_map(|binding| binding.help);
-        told.map(|(keys, text)| (keys.to_owned(), text.to_owned())).collect()
+    let lines = |bindings: &[Binding]| -> Vec<(String, String)> {
+        let help = bindings.iter().filter_map(|binding| binding.help);
+        help.map(|(keys, text)| (keys.to_owned(), text.to_owned())).collect()
     };
     let views = VIEWS.iter().map(|row| (row.key.to_string(), row.title));
     let (keys, titles): (Vec<String>, Vec<&str>) = views.unzip();
     let mut everywhere = vec![(keys.join(" "), titles.join(", "))];
-    everywhere.extend(told(EVERYWHERE));
+    everywhere.extend(lines(EVERYWHERE));
     let first = HelpGroup {
         title: "Everywhere",
         keys: everywhere,
     };
     let of_views = VIEWS.iter().map(|row| HelpGroup {
         title: row.title,
-        keys: told(row.bindings),
+        keys: lines(row.bindings),
     });
     std::iter::once(first).chain(of_views).collect()
 }
@@ -265,7 +265,7 @@ pub(crate) fn help() -> Vec<HelpGroup> {
 mod tests {
     use super::*;
 
-    /// How help calls a key.
+    /// Returns help's name for a key.
     fn name(key: Key) -> String {
         match key {
             Key::Char(' ') => "Space".into(),
@@ -284,9 +284,9 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_is_bound_is_in_the_help() {
+    fn every_bound_key_is_in_the_help() {
         let help = help();
-        let told = |title: &str, key: Key| {
+        let explains = |title: &str, key: Key| {
             let group = help.iter().find(|group| group.title == title);
             let mut words = group
                 .into_iter()
@@ -301,8 +301,8 @@ mod tests {
             .chain([("Everywhere", EVERYWHERE)])
         {
             for (key, _) in bindings.iter().flat_map(|binding| binding.keys) {
-                let known = told(title, *key) || told("Everywhere", *key) || aliases.contains(key);
-                assert!(known, "{title} does not tell of {key:?}");
+                let known = explains(title, *key) || explains("Everywhere", *key) || aliases.contains(key);
+                assert!(known, "{title} does not explain {key:?}");
             }
         }
     }
@@ -330,6 +330,10 @@ mod tests {
             action_of(View::Overview, Key::Char('3')),
             Some(Action::Open(View::Timeline))
         );
-        assert_eq!(action_of(View::Overview, Key::Char('4')), None, "no view has it yet");
+        assert_eq!(
+            action_of(View::Overview, Key::Char('4')),
+            None,
+            "no view has this key yet"
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! How segments are laid out as lines of cells, every cell a fixed number of bytes. The view draws by it and keys move
-//! by it, so that the cursor goes where the eye expects it.
+//! Lays out segments as lines of cells, where every cell stands for a fixed number of bytes. The view draws this layout, and
+//! keys move the cursor by it.
 //!
-//! A segment begins a line and goes on over as many as it needs. When there are more segments than lines, neighbours
-//! that are shorter than a line share one (they are *folded*).
+//! A segment begins on a new line and continues over as many lines as it needs. When there are more segments than lines, the
+//! layout is *folded*: neighbouring segments that are shorter than a line share one.
 
 #[cfg(test)]
 #[path = "map_layout_tests.rs"]
@@ -10,21 +10,21 @@ mod tests;
 
 use super::blocks::BlockMap;
 
-/// The smallest cell: allocators round to 512 bytes.
+/// Bytes of the smallest cell. Allocators round to 512 bytes.
 const LEAST_CELL: u64 = 512;
 
-/// How segments are laid out. The default is of no map at all.
+/// How segments are laid out. The default is the layout without a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapLayout {
-    /// Bytes per cell; 0 when there is no map.
+    /// Bytes per cell; 0 without a map.
     pub bytes_per_cell: u64,
     /// Cells per line.
     pub columns: u16,
-    /// Short segments share lines.
+    /// Whether short segments share lines.
     pub folded: bool,
 }
 
-/// Part of a segment on one line.
+/// The part of a segment on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Strip {
     /// Line, from the first of the whole map.
@@ -33,14 +33,14 @@ pub(crate) struct Strip {
     pub x: u16,
     /// Index of the segment.
     pub segment: usize,
-    /// Bytes of the segment before this strip.
+    /// Bytes from the start of the segment to this strip.
     pub offset: u64,
-    /// Cells.
+    /// Number of cells.
     pub cells: u16,
 }
 
 impl MapLayout {
-    /// The finest layout that shows all segments in so many lines.
+    /// Returns the finest layout that shows all segments in `lines` lines.
     pub(crate) fn fit(map: &BlockMap, columns: u16, lines: u16) -> MapLayout {
         let folded = map.segments.len() > usize::from(lines);
         let layout = |bytes_per_cell| MapLayout {
@@ -55,14 +55,14 @@ impl MapLayout {
             cell = cell.saturating_mul(2);
         }
         if cell > LEAST_CELL {
-            // Quarter steps between the powers of two: at most a fifth of the room is lost to rounding.
+            // Quarter steps between the powers of two: rounding wastes at most a fifth of the area.
             let finer = (1..4).map(|quarter| cell / 2 + cell / 8 * quarter);
             cell = finer.into_iter().find(|&c| fits(c)).unwrap_or(cell);
         }
         layout(cell)
     }
 
-    /// The same with its cells halved so many times, as far as cells can be.
+    /// Returns the layout with its cells halved `zoom` times, down to the smallest cell.
     pub(crate) fn zoomed(self, zoom: u8) -> MapLayout {
         MapLayout {
             bytes_per_cell: (self.bytes_per_cell >> zoom.min(self.deepest())).max(LEAST_CELL),
@@ -70,7 +70,7 @@ impl MapLayout {
         }
     }
 
-    /// How often the cells of this layout can be halved until there is no more to see.
+    /// Returns how many times the cells can be halved until they are the smallest.
     pub(crate) fn deepest(self) -> u8 {
         (0..64).find(|&n| self.bytes_per_cell >> n <= LEAST_CELL).unwrap_or(0)
     }
@@ -101,12 +101,12 @@ impl MapLayout {
         line + u64::from(x > 0)
     }
 
-    /// Lines of the whole map.
+    /// Returns the number of lines of the whole map.
     pub(crate) fn lines(&self, map: &BlockMap) -> u64 {
         self.walk(map, |_, _, _, _| ())
     }
 
-    /// The strips on the lines in `window`, in order. A deep zoom has millions of lines: only these are visited.
+    /// Returns the strips on the lines in `window`, in order. A deep zoom has millions of lines; only these are visited.
     pub(crate) fn strips(&self, map: &BlockMap, window: std::ops::Range<u64>) -> Vec<Strip> {
         let columns = u64::from(self.columns);
         let mut strips = vec![];
@@ -127,7 +127,7 @@ impl MapLayout {
         strips
     }
 
-    /// Line and column of an address of a segment.
+    /// Returns the line and column of an address of a segment.
     pub(crate) fn place(&self, map: &BlockMap, segment: usize, addr: u64) -> (u64, u16) {
         let mut at = (0, 0);
         self.walk(map, |i, line, x, cells| {
@@ -141,8 +141,8 @@ impl MapLayout {
         at
     }
 
-    /// The first address of the cell at a line and column; where there is none, of the line's cell nearest to it.
-    /// `None` below the last line.
+    /// Returns the first address of the cell at a line and column, or of the nearest cell of that line. `None` below the last
+    /// line.
     pub(crate) fn address(&self, map: &BlockMap, line: u64, column: u16) -> Option<u64> {
         let strips = self.strips(map, line..line.saturating_add(1));
         let strip = strips.iter().rev().find(|s| s.x <= column).or(strips.first())?;

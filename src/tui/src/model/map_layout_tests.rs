@@ -8,7 +8,7 @@ use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
 
 const K: u64 = 1024;
 
-/// A map of segments of these sizes, 1 GiB apart.
+/// A map of segments with these sizes, 1 GiB apart.
 fn map(sizes: &[u64]) -> BlockMap {
     let segment = |(i, &size): (usize, &u64)| {
         let segment = Segment {
@@ -35,7 +35,7 @@ fn map(sizes: &[u64]) -> BlockMap {
 }
 
 #[test]
-fn all_segments_fit_and_none_is_finer_than_it_could_be() {
+fn fitted_layout_shows_all_segments() {
     let many: Vec<u64> = (1..40).map(|i| i * 7 * K).collect();
     let map = map(&many);
     for (w, h) in [(1, 1), (2, 5), (10, 40), (60, 12), (60, 39), (200, 60)] {
@@ -73,7 +73,7 @@ fn strips_tile_every_segment_in_order() {
 }
 
 #[test]
-fn a_cell_and_its_address_find_each_other() {
+fn address_and_place_are_inverse() {
     let map = map(&[100 * K, 3 * K, 2 * K, 64 * K + 1]);
     for folded in [false, true] {
         let layout = MapLayout {
@@ -96,7 +96,7 @@ fn a_cell_and_its_address_find_each_other() {
 }
 
 #[test]
-fn no_map_has_no_lines_and_no_zoom() {
+fn layout_without_a_map_has_no_lines_and_no_zoom() {
     let (map, none) = (map(&[K]), MapLayout::default());
     assert_eq!(
         (none.lines(&map), none.deepest(), none.address(&map, 0, 0)),
@@ -106,7 +106,7 @@ fn no_map_has_no_lines_and_no_zoom() {
 }
 
 #[test]
-fn the_deepest_zoom_is_the_first_with_the_smallest_cells() {
+fn deepest_zoom_is_the_first_with_the_smallest_cells() {
     for bytes_per_cell in [512, 513, 640, 1024, 1025, 3 << 20, u64::MAX] {
         let layout = MapLayout {
             bytes_per_cell,

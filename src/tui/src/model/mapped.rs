@@ -1,19 +1,19 @@
-//! Segments as far as there is memory in them. Where memory comes and goes, virtual and stitched segments have many times its bytes in
-//! addresses: drawn whole, they show nothing but holes.
+//! Segments without their large unmapped ranges. Virtual and stitched segments may reserve many times the addresses that they
+//! have memory for; drawn whole, they would show nothing but holes.
 
 use std::sync::Arc;
 
 use gpumem_channel::{BlockState, Segment, SegmentMap};
 
-/// The segments, and in place of each that consists of holes for the most part its runs of blocks with memory; and the bytes of addresses
-/// that are left out so.
+/// Replaces each segment that is mostly unmapped by its runs of blocks with memory. Returns the segments and the bytes of
+/// addresses that were left out.
 pub(crate) fn mapped(segments: &[Arc<SegmentMap>]) -> (Vec<Arc<SegmentMap>>, u64) {
     let mut shown = Vec::with_capacity(segments.len());
     let mut left_out = 0u64;
     for map in segments {
-        // Of one that is known in part nobody knows where its holes are.
+        // The holes of a segment that was read incompletely are not known.
         if map.complete && map.segment.mapped < map.segment.size / 2 {
-            left_out = left_out.saturating_add(cut(map, &mut shown));
+            left_out = left_out.saturating_add(split(map, &mut shown));
         } else {
             shown.push(Arc::clone(map));
         }
@@ -21,8 +21,8 @@ pub(crate) fn mapped(segments: &[Arc<SegmentMap>]) -> (Vec<Arc<SegmentMap>>, u64
     (shown, left_out)
 }
 
-/// Adds the runs of a segment's blocks that have memory; the bytes of the others.
-fn cut(map: &SegmentMap, shown: &mut Vec<Arc<SegmentMap>>) -> u64 {
+/// Adds the runs of a segment's blocks that have memory to `shown`. Returns the bytes of the other blocks.
+fn split(map: &SegmentMap, shown: &mut Vec<Arc<SegmentMap>>) -> u64 {
     let is_hole = |state| state == BlockState::Unmapped;
     let mut holes = 0u64;
     for run in map.blocks.chunk_by(|a, b| is_hole(a.state) == is_hole(b.state)) {
@@ -51,7 +51,7 @@ mod tests {
     use crate::model::{BlockMap, ChannelKey, DeviceKey, Owner, ProcessId};
     use BlockState::{Allocated, Free, Part, Unmapped};
 
-    /// A segment of blocks of these states and sizes.
+    /// A segment of blocks with these states and sizes.
     fn segment(addr: u64, complete: bool, blocks: &[(BlockState, u64)]) -> Arc<SegmentMap> {
         let mut at = addr;
         let block = |&(state, size): &(BlockState, u64)| {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_holes_for_the_most_part_is_shown_without_them() {
+    fn mostly_unmapped_segments_are_shown_without_holes() {
         let whole = segment(1000, true, &[(Allocated, 8), (Unmapped, 8), (Free, 2)]);
         let sparse = [(Unmapped, 40), (Allocated, 4), (Free, 2), (Unmapped, 90), (Part, 7)];
         let unknown = segment(3000, false, &sparse);
@@ -120,7 +120,7 @@ mod tests {
             until: Some(0),
         };
         let numbers = [0, 1, 2, 3].map(|segment| map.number(segment));
-        assert_eq!(numbers, [(1, 3), (2, 3), (2, 3), (3, 3)], "parts are of one segment");
+        assert_eq!(numbers, [(1, 3), (2, 3), (2, 3), (3, 3)], "parts belong to one segment");
         assert_eq!(map.published(), 3);
     }
 }

@@ -72,19 +72,19 @@ pub(crate) struct Setup {
     pub user: String,
     /// Our user's number.
     pub uid: u32,
-    /// We are root: other users' channels can be read.
+    /// Whether we are root and can read other users' channels.
     pub root: bool,
-    /// How often the samplers sample.
+    /// Time between samples.
     pub interval: Nanos,
     /// Show only this device (`--device INDEX|UUID`).
     pub only: Option<Only>,
     /// The demos that can be started.
     pub demos: Vec<DemoInfo>,
-    /// The name of the demo that runs, simulated, where there is no GPU.
+    /// The name of the demo that is started, simulated, when there is no GPU.
     pub without_gpu: String,
-    /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, to write times of day. Nanoseconds.
+    /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, in nanoseconds. Used to write times of day.
     pub realtime_offset: i128,
-    /// Start no demo of our own accord: nobody waits for it, or it could not be seen.
+    /// Do not start a demo automatically.
     pub no_demo: bool,
     /// The file that `GPUMEM_NVML` names in place of the driver's library, cleaned.
     pub nvml: Option<String>,
@@ -95,33 +95,33 @@ pub(crate) struct Setup {
 pub(crate) struct Model {
     /// What does not change.
     pub setup: Setup,
-    /// Time of the newest event. Coarse: between events it stands still.
+    /// Time of the newest event. It does not advance between events.
     pub now: Nanos,
     /// The newest samples, from which `live` is derived.
     pub inputs: Inputs,
     /// The newest state of the machine.
     pub live: World,
-    /// What was there when the user paused; shown instead of `live` until they resume.
+    /// The state when the user paused; shown instead of `live` until they resume.
     pub frozen: Option<Box<World>>,
     /// Rows of the process table after filter and sort: indexes into `world().processes`.
     pub rows: Vec<usize>,
     /// Blocks of the selected process; `None` when it publishes none.
     pub map: Option<BlockMap>,
-    /// What the selected process (or the one that was selected last) allocated for.
+    /// What the selected process, or the last selected one, allocated by tag.
     pub tags: Option<TagPast>,
     /// The demo that runs or ran last.
     pub demo: Option<Demo>,
-    /// What the user looks at.
+    /// What the user selected and opened.
     pub ui: Ui,
 }
 
 impl Model {
-    /// The world to show: frozen while paused, live otherwise.
+    /// Returns the world to show: frozen while paused, live otherwise.
     pub(crate) fn world(&self) -> &World {
         self.frozen.as_deref().unwrap_or(&self.live)
     }
 
-    /// How old NVML's figures are, where they are older than they should be and the user has not halted them: it answers late, or not at all.
+    /// Returns the age of NVML's figures when they are overdue; `None` when they are not, and while paused.
     pub(crate) fn nvml_late_by(&self) -> Option<Nanos> {
         let world = self.world();
         let stale = world.stale(self.now).contains(&SourceId::Nvml);
@@ -129,23 +129,23 @@ impl Model {
         Some(self.now.saturating_sub(at))
     }
 
-    /// Whether what is shown is frozen. The samplers go on all the same.
+    /// Checks whether what is shown is frozen. Sampling continues meanwhile.
     pub(crate) fn paused(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// The processes to list, in order.
+    /// Iterates over the processes to list, in order.
     pub(crate) fn listed(&self) -> impl ExactSizeIterator<Item = &Process> {
         let world = self.world();
         self.rows.iter().map(|&i| &world.processes[i])
     }
 
-    /// Whether a driver might count any of the listed processes, or none is listed.
+    /// Checks whether a driver may count the memory of any listed process. True when none is listed.
     pub(crate) fn counted(&self) -> bool {
         self.rows.is_empty() || self.listed().any(Process::may_be_counted)
     }
 
-    /// The column that the processes are sorted by. Where no driver counts memory, that is what each process reserved.
+    /// Returns the column that processes are sorted by. When no driver counts their memory, RESERVED takes the place of NVML.
     pub(crate) fn order(&self) -> Column {
         match self.ui.sort.column {
             Column::Nvml if !self.counted() => Column::Reserved,
@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// How many of the processes that could be listed pass the filter: `1 of 4 match`.
+    /// Says how many of the processes that could be listed pass the filter: `1 of 4 match`.
     pub(crate) fn matches(&self) -> String {
         let world = self.world();
         let hidden = if self.ui.black_boxes { 0 } else { world.past.len() };
@@ -164,7 +164,7 @@ impl Model {
         )
     }
 
-    /// What is worth saying, worst first: of everything but the processes that do not pass the filter.
+    /// Iterates over the findings, worst first, without those about processes that do not pass the filter.
     pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
         let all = self.ui.filter.text.is_empty();
         let listed: HashSet<ProcessId> = self.listed().filter(|_| !all).map(|p| p.id).collect();
@@ -173,13 +173,13 @@ impl Model {
         findings.filter(move |finding| finding.process.is_none_or(&passes))
     }
 
-    /// The selected process, when it is still known (it may be filtered out of the list).
+    /// Returns the selected process if it is still known. The filter may hide it from the list.
     pub(crate) fn selected_process(&self) -> Option<&Process> {
         let id = self.ui.process.as_ref()?;
         self.world().processes.iter().find(|p| p.id == *id)
     }
 
-    /// The channel of the selected process, if it has one.
+    /// Returns the channel of the selected process, if it has one.
     pub(crate) fn selected_channel(&self) -> Option<ChannelKey> {
         match self.ui.process?.owner {
             Owner::Channel(key) => Some(key),
@@ -187,18 +187,18 @@ impl Model {
         }
     }
 
-    /// What the sources are asked for now.
+    /// Returns the request to the sources that follows from the current state.
     pub(crate) fn request(&self) -> Request {
         Request::of(&self.inputs, self.selected_channel())
     }
 
-    /// Position of the selected process in [`Model::listed`].
+    /// Returns the position of the selected process in [`Model::listed`].
     pub(crate) fn selected_row(&self) -> Option<usize> {
         let id = self.ui.process.as_ref()?;
         self.listed().position(|p| p.id == *id)
     }
 
-    /// The selected device: the one chosen, else that of the selected process, else the first.
+    /// Returns the selected device: the one the user chose, else that of the selected process, else the first.
     pub(crate) fn selected_device(&self) -> Option<&Device> {
         let devices = &self.world().devices;
         let chosen = self
@@ -211,7 +211,7 @@ impl Model {
         chosen.or_else(its).or(devices.first())
     }
 
-    /// The block under the cursor of the Blocks view, with the index of its segment in [`BlockMap::segments`].
+    /// Returns the block under the cursor of the Blocks view, with the index of its segment in [`BlockMap::segments`].
     pub(crate) fn cursor_block(&self) -> Option<(usize, &gpumem_channel::Block)> {
         let map = self.map.as_ref()?;
         self.ui
@@ -220,7 +220,7 @@ impl Model {
             .map_or_else(|| map.first(), |addr| map.nearest(addr))
     }
 
-    /// Whether anything shown comes from a simulated device.
+    /// Checks whether a simulated device is shown.
     pub(crate) fn simulated(&self) -> bool {
         self.world().devices.iter().any(|d| d.kind == DeviceKind::Simulated)
     }

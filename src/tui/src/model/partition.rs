@@ -1,19 +1,19 @@
-//! A device's memory, divided into parts that add up to its total.
+//! A device's memory, split into parts that add up to its total.
 
 use gpumem_probe::Memory;
 
-/// Where a device's total and use come from.
+/// The source of a device's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// NVML's figures: `other` and `free` are known.
+    /// NVML, so that `other` and `free` are known.
     Driver,
-    /// Publishers' figures alone (simulated, or no NVML). On a real device `free` then includes what others use.
+    /// Only publishers (simulated, or no NVML). On a real device `free` then includes what other programs use.
     #[default]
     Publishers,
 }
 
 impl Basis {
-    /// What is left of a device beside what is known of it.
+    /// Returns the name of what is left of a device beside the known parts.
     pub(crate) fn rest(self) -> &'static str {
         match self {
             Basis::Driver => "free",
@@ -22,38 +22,38 @@ impl Basis {
     }
 }
 
-/// A device's memory in bytes. `allocated + cached + other + host + driver + free == total`, always and exactly (a part
-/// that is not told apart counts nothing).
+/// A device's memory in bytes. `allocated + cached + other + host + driver + free == total` always holds exactly, where a
+/// part that is `None` counts 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Partition {
-    /// All of it.
+    /// The whole memory.
     pub total: u64,
     /// Held by publishing programs.
     pub allocated: u64,
-    /// Reserved by publishing programs and not held: their caches.
+    /// Reserved but not held by publishing programs: their caches.
     pub cached: u64,
-    /// Used by anything else: programs that do not publish, CUDA contexts, graphics; and by the driver where that is not
-    /// told apart.
+    /// Used by anything else: programs that do not publish, CUDA contexts, graphics, and the driver if `driver` is
+    /// `None`.
     pub other: u64,
-    /// Used by the host's programs, on a GPU that uses the host's memory; `None` where that is not told apart.
+    /// Used by the host's programs, on a GPU that uses the host's memory; `None` if that is not known separately.
     pub host: Option<u64>,
-    /// Held by driver and firmware for themselves; `None` where nobody tells it apart.
+    /// Held by driver and firmware for themselves; `None` if that is not known separately.
     pub driver: Option<u64>,
-    /// Available, as the driver says; on a GPU that uses the host's memory what a new program could have
+    /// Free, as the driver reports it. On a GPU that uses the host's memory, what is available to a new program
     /// (`MemAvailable`).
     pub free: u64,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub basis: Basis,
-    /// Publishers claim more than the driver counts (the two samples differ in age), so parts were clamped.
+    /// Whether parts were clamped because publishers claim more than the driver counts. The two samples differ in age.
     pub skewed: bool,
 }
 
 impl Partition {
     /// Joins the driver's figures with the sums over the live publishers.
     ///
-    /// The driver's free stays what it says: what its figures leave over is part of `other`. Where the publishers'
-    /// reserved exceeds what is not free, the newer claim wins and takes from `free`. Without any figure but the total
-    /// the publishers' are all there is.
+    /// `free` is what the driver says; what its figures do not account for is part of `other`. Where the publishers reserved
+    /// more than is not free, their claim is the newer one and takes from `free`. If the driver reports only the total, the
+    /// publishers' figures are used alone.
     pub(crate) fn of_driver(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
         let total = memory.total;
         let driver = memory.reserved.map(|driver| driver.min(total));
@@ -74,9 +74,9 @@ impl Partition {
         parts
     }
 
-    /// The same for a GPU that uses the host's memory, of which the driver counts what its processes have. What is then
-    /// neither theirs nor available is the host's programs'. Where both cannot be, what is counted process by process wins
-    /// and takes from `free`.
+    /// Does the same for a GPU that uses the host's memory. There the driver's used memory is that of GPU processes; what is
+    /// neither theirs nor available belongs to the host's programs. If the figures contradict each other, those of the processes
+    /// win and take from `free`.
     pub(crate) fn of_host(memory: &Memory, allocated: u64, reserved: u64) -> Partition {
         let (Some(used), Some(available)) = (memory.used, memory.free) else {
             return Partition::of_driver(memory, allocated, reserved);
@@ -94,7 +94,7 @@ impl Partition {
         }
     }
 
-    /// What the publishers alone say about a device of `total` bytes.
+    /// Splits a device of `total` bytes by the publishers' figures alone.
     pub(crate) fn of_publishers(total: u64, allocated: u64, reserved: u64) -> Partition {
         let reserved = reserved.max(allocated);
         let shown = reserved.min(total);
@@ -109,7 +109,7 @@ impl Partition {
         }
     }
 
-    /// The same device when publishers hold this much. What others hold is taken to be what it was.
+    /// Returns the same device with other sums of the publishers. What others hold is assumed to be unchanged.
     pub(crate) fn holding(&self, allocated: u64, reserved: u64) -> Partition {
         let mut parts = Partition::of_publishers(self.total - self.driver.unwrap_or(0), allocated, reserved);
         parts.other = self.other.min(parts.free);
@@ -124,13 +124,13 @@ impl Partition {
         }
     }
 
-    /// Orders moments of a device: by what is used, then by what programs hold of it.
+    /// Returns a key that orders moments of a device: by what is used, then by what programs hold.
     pub(crate) fn fullness(&self) -> (u64, u64) {
         (self.used(), self.allocated)
     }
 
-    /// What `free` is called: on a GPU that uses the host's memory the kernel's word, which tells it from what nothing is
-    /// in.
+    /// Returns the name of `free`. On a GPU that uses the host's memory it is the kernel's term, since available is not the same
+    /// as free there.
     pub(crate) fn rest(&self) -> &'static str {
         match self.host {
             Some(_) => "available",
@@ -138,12 +138,12 @@ impl Partition {
         }
     }
 
-    /// Everything that is not free, not the driver's and not the host's: allocated + cached + other.
+    /// Returns allocated + cached + other: all that is not free, the driver's or the host's.
     pub(crate) fn used(&self) -> u64 {
         self.allocated + self.cached + self.other
     }
 
-    /// What publishers took from the driver: allocated + cached.
+    /// Returns allocated + cached: what publishers took from the driver.
     pub(crate) fn reserved(&self) -> u64 {
         self.allocated + self.cached
     }

@@ -11,7 +11,7 @@ fn sum(parts: &Partition) -> u128 {
 }
 
 #[test]
-fn adds_up_whatever_the_sources_claim() {
+fn parts_add_up_for_any_figures() {
     let odd = [0, 1, 7, 100, 1 << 40, u64::MAX];
     let any = || odd.map(Some).into_iter().chain([None]);
     for total in odd {
@@ -40,7 +40,7 @@ fn adds_up_whatever_the_sources_claim() {
 }
 
 #[test]
-fn says_when_the_sources_contradict_each_other() {
+fn contradicting_sources_are_marked_as_skewed() {
     let memory = Memory {
         total: 100,
         used: Some(40),
@@ -64,7 +64,7 @@ fn says_when_the_sources_contradict_each_other() {
 }
 
 #[test]
-fn what_others_hold_stays_when_publishers_are_looked_at_again() {
+fn other_stays_when_publishers_change() {
     let memory = Memory {
         total: 100,
         used: Some(60),
@@ -84,9 +84,9 @@ fn what_others_hold_stays_when_publishers_are_looked_at_again() {
     );
 }
 
-/// An idle GPU of a host whose programs use 34 of 128 had 34 in use.
+/// Otherwise an idle GPU of a host whose programs use 34 of 128 GB would show 34 GB in use.
 #[test]
-fn what_the_hosts_programs_use_is_not_the_gpus() {
+fn memory_of_host_programs_is_not_counted_as_the_gpus() {
     let memory = |used| Memory {
         total: 128,
         used,
@@ -97,9 +97,9 @@ fn what_the_hosts_programs_use_is_not_the_gpus() {
         (Some(0), (0, 0), (0, Some(38), 90)),
         (Some(20), (0, 0), (20, Some(18), 90)),
         (Some(20), (5, 15), (5, Some(18), 90)),
-        // The processes are counted at another moment than the host.
+        // The processes and the host are counted at different moments.
         (Some(60), (0, 0), (60, Some(0), 68)),
-        // Not all are counted.
+        // Some processes are not counted.
         (None, (5, 15), (23, None, 90)),
     ] {
         let parts = Partition::of_host(&memory(used), publishers.0, publishers.1);
@@ -113,7 +113,7 @@ fn what_the_hosts_programs_use_is_not_the_gpus() {
 }
 
 #[test]
-fn a_gap_in_the_drivers_figures_does_not_change_what_is_free() {
+fn gap_in_driver_figures_does_not_change_free() {
     let memory = Memory {
         total: 100,
         used: Some(40),

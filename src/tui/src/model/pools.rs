@@ -1,14 +1,15 @@
-//! What each named pool of a publisher holds.
+//! The named pools of a publisher.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpumem_channel::{DeviceMap, FreeSums, StringId};
 
-/// A pool's part of a publisher's memory on one device, from the segments that are its own. What overflowed is no part of it.
+/// A pool's part of a publisher's memory on one device, summed over the pool's own segments. Memory of requests that overflowed out
+/// of the pool is not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolShare {
-    /// Its name, as the program gives it.
+    /// Its name, as the program set it.
     pub name: Arc<str>,
     /// Number of its segments.
     pub segments: u64,
@@ -18,7 +19,7 @@ pub(crate) struct PoolShare {
     pub free: FreeSums,
 }
 
-/// The pools that have memory of their own, by the order in which the program named them.
+/// Returns the pools that have segments, in the order in which the program named them.
 pub(super) fn pools(map: &DeviceMap, strings: &[Arc<str>]) -> Vec<PoolShare> {
     let mut pools: BTreeMap<StringId, PoolShare> = BTreeMap::new();
     for segment in &map.segments {
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_of_a_name_are_summed_and_those_of_none_are_left_out() {
+    fn segments_are_summed_by_pool_name() {
         let segment = |slot: u32, pool_name, bytes: u64| {
             let addr = u64::from(slot) << 30;
             let segment = Segment {
@@ -69,18 +70,18 @@ mod tests {
                 segment(1, 2, 10),
                 segment(2, 1, 20),
                 segment(3, 2, 30),
-                // Not known yet, or a lie.
+                // The name is not known.
                 segment(4, 7, 40),
             ],
             ..DeviceMap::default()
         };
         let strings: Vec<Arc<str>> = ["", "graph", "tenant"].map(Arc::from).into();
-        let told: Vec<_> = pools(&map, &strings)
+        let shares: Vec<_> = pools(&map, &strings)
             .into_iter()
             .map(|p| (p.name.to_string(), p.segments, p.reserved, p.free.bytes, p.free.largest))
             .collect();
         assert_eq!(
-            told,
+            shares,
             [("graph".into(), 1, 20, 20, 20), ("tenant".into(), 2, 40, 40, 30)]
         );
     }

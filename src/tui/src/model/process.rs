@@ -9,7 +9,7 @@ use super::figures::Figures;
 use crate::words;
 use crate::wrap::{cut, fits};
 
-/// What makes a row the same one from sample to sample.
+/// The identity of a row across samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ProcessId {
     /// The device it uses.
@@ -18,37 +18,37 @@ pub(crate) struct ProcessId {
     pub owner: Owner,
 }
 
-/// A process, whether it publishes or not.
+/// The identity of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Owner {
-    /// It publishes: its channel says who it is.
+    /// It publishes: its channel identifies it.
     Channel(ChannelKey),
-    /// It does not: pid and start time (0 when not known) say who it is.
+    /// It does not publish: pid and start time (0 when not known) identify it.
     Pid(u32, u64),
 }
 
-/// What we know of a process and how.
+/// The state of a process, and how it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// Its channel is live and read.
+    /// Its channel is live and can be read.
     Publishing,
     /// NVML lists it; it has no channel.
     NotPublishing,
-    /// It said goodbye; its channel is its black box.
+    /// It closed its channel and ended; the channel is its black box.
     Exited,
-    /// It was killed or crashed; its channel is its black box.
+    /// It was killed or crashed; the channel is its black box.
     Died,
     /// Its channel cannot be read consistently; figures are the last good ones, or none.
     Inconsistent(String),
-    /// Its channel says that it is a process that is another user's than the channel's file. The text says whose. The row is the file's
-    /// owner's.
+    /// Its channel names a process of another user than the owner of the channel's file. The row belongs to the owner of the
+    /// file; the text names the other user.
     Disputed(String),
-    /// It is another user's: its channel, if any, is closed to us.
+    /// It belongs to another user, and its channel, if it has one, cannot be read.
     OtherUser,
 }
 
 impl ProcessState {
-    /// The words for it.
+    /// Returns the text for the state.
     pub(crate) fn text(&self) -> &'static str {
         match self {
             ProcessState::Publishing => "publishing",
@@ -61,7 +61,7 @@ impl ProcessState {
         }
     }
 
-    /// Whether its memory still counts: false for black boxes.
+    /// Checks whether its memory still counts, which it does not for black boxes.
     pub(crate) fn alive(&self) -> bool {
         !matches!(self, ProcessState::Exited | ProcessState::Died)
     }
@@ -72,7 +72,7 @@ impl ProcessState {
 pub(crate) struct Process {
     /// Its identity.
     pub id: ProcessId,
-    /// Process id: ours where it is known, else as NVML or the publisher says.
+    /// The pid in our namespace if it is known, else as NVML or the publisher reports it.
     pub pid: u32,
     /// Label of the device, as in [`super::Device::label`].
     pub device_label: String,
@@ -86,62 +86,62 @@ pub(crate) struct Process {
     pub rank: Option<u32>,
     /// Bytes on the device as NVML counts them.
     pub nvml: Reading<u64>,
-    /// What its channel says. `None` when it has none or it cannot be read.
+    /// Figures of its channel. `None` if it has no channel or the channel cannot be read.
     pub figures: Option<Figures>,
     /// Bytes of managed memory on the device.
     pub managed: Reading<u64>,
-    /// Its state.
+    /// Whether it publishes, and whether it has ended.
     pub state: ProcessState,
-    /// A signal or a debugger has stopped it; not known where its process is not visible here, or ended.
+    /// Whether a signal or a debugger has stopped it. `None` if the process is not visible here or has ended.
     pub stopped: Option<bool>,
-    /// It shares the device through a server of CUDA's Multi-Process Service.
+    /// Whether it shares the device through CUDA's Multi-Process Service.
     pub mps: bool,
-    /// Its device is simulated.
+    /// Whether its device is simulated.
     pub simulated: bool,
-    /// When it ended, of a black box that tells.
+    /// When it ended, if it is a black box and the time is known.
     pub ended: Option<Ended>,
 }
 
-/// When a program ended, as far as is known: at its last sign of life, or after it.
+/// When a program ended, as far as is known: at its last sign of life or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Its last sign of life.
+    /// Time of its last sign of life.
     pub at: Nanos,
-    /// How many minutes ago that is: what is shown changes no more often.
+    /// How many minutes ago that was. Whole minutes, so that the screen changes no more often.
     pub minutes: u64,
 }
 
-/// Why nothing is counted where there is no NVML.
+/// Why there is no figure of NVML's without NVML.
 pub(crate) const NO_NVML: &str = "no NVML on this machine";
-/// Why nothing is counted on a device that NVML does not know.
+/// Why there is no figure of NVML's on a device that NVML does not list.
 pub(crate) const DEVICE_NOT_LISTED: &str = "NVML does not list this device";
-/// Why nothing is counted for a process that NVML does not know.
+/// Why there is no figure of NVML's for a process that NVML does not list.
 pub(crate) const PROCESS_NOT_LISTED: &str = "NVML does not list this process";
-/// Why nothing is counted for the second channel of a process on a device, and for further ones: NVML counts it as a whole.
+/// Why there is no figure of NVML's for the second and later channels of a process on a device: NVML counts it as a whole.
 pub(crate) const COUNTED_ABOVE: &str = "NVML counts this process once, for its first channel on this device";
 
 impl Process {
-    /// Whether a driver might count what it has: none does of what is simulated, or gone, or not listed, or counted for another
-    /// channel of the same process, or where there is no NVML.
+    /// Checks whether a driver may count its memory. It does not when the process is simulated, has ended, is not listed, is
+    /// counted for another channel, or when there is no NVML.
     pub(crate) fn may_be_counted(&self) -> bool {
-        let nobody = matches!(&self.nvml, Reading::Failed(why)
+        let is_uncounted = matches!(&self.nvml, Reading::Failed(why)
             if [NO_NVML, DEVICE_NOT_LISTED, PROCESS_NOT_LISTED, COUNTED_ABOVE].contains(&why.as_str()));
-        !self.simulated && self.state.alive() && !nobody
+        !self.simulated && self.state.alive() && !is_uncounted
     }
 
-    /// Whether it is a black box of a program that ran out of memory and ended within the last hour.
+    /// Checks whether it is the black box of a program that ran out of memory and ended within the last hour.
     pub(crate) fn has_just_failed(&self) -> bool {
         let ended = self.ended.is_some_and(|ended| ended.minutes < 60);
         ended && !self.state.alive() && self.figures.as_ref().is_some_and(|figures| figures.ooms > 0)
     }
 
-    /// Whether it is a black box whose blocks, which are read only while somebody looks at them, may be to come.
+    /// Checks whether it is a black box whose blocks were not read yet. They are read only while it is selected.
     pub(crate) fn has_unread_blocks(&self, map: Option<&super::BlockMap>) -> bool {
         let segments = self.figures.as_ref().map_or(0, |f| f.segments);
         !self.state.alive() && segments > 0 && map.is_none_or(|map| map.process != self.id)
     }
 
-    /// Its job with its rank, or its rank alone (`torchrun` sets one, and nobody a job); empty where neither is set.
+    /// Returns its job and rank, or the rank alone (`torchrun` sets a rank and no job); empty if neither is set.
     pub(crate) fn job_text(&self) -> String {
         match self.rank {
             Some(rank) if self.job.is_empty() => format!("rank {rank}"),
@@ -150,8 +150,8 @@ impl Process {
         }
     }
 
-    /// The same in so many columns: a job that is too long is cut, with a sign, before the rank, which tells those of a job apart. With
-    /// no room for that it is as long as it is.
+    /// Fits [`Process::job_text`] into `room` columns. A long job is cut and `sign` put before the rank, which tells the
+    /// processes of a job apart. Where not even that fits, the text is not cut.
     pub(crate) fn job_in(&self, room: usize, sign: &str) -> String {
         let job = self.job_text();
         let rank = self.rank.map(|rank| format!(":{rank}"));
@@ -165,8 +165,8 @@ impl Process {
         }
     }
 
-    /// What it is called in so many columns, where there is room for one name: its job, which somebody chose for it, else its
-    /// command line, after the rank if it has one. Where the job of a replay does not fit its trace alone is told: the word before it tells none apart.
+    /// Returns one name for it in `room` columns: its job, else its rank and command line. For a replay whose job does not fit,
+    /// it is the trace without the word `replay`.
     pub(crate) fn name_in(&self, room: usize, sign: &str) -> String {
         let job = self.job_text();
         if self.job.is_empty() {
@@ -180,13 +180,13 @@ impl Process {
         }
     }
 
-    /// Whether it lives, goes on, and what it says of itself can be read, if it says anything.
+    /// Checks whether it is alive and not stopped, and its channel, if it has one, can be read.
     pub(crate) fn runs_as_usual(&self) -> bool {
         let readable = !matches!(self.state, ProcessState::Inconsistent(_));
         self.state.alive() && readable && self.stopped != Some(true)
     }
 
-    /// That it ended or stands still, in a word where it does.
+    /// Returns a word for a process that ended or is stopped.
     pub(crate) fn halt_text(&self) -> Option<&'static str> {
         match self.state {
             ProcessState::Exited => Some("exited"),
@@ -196,7 +196,7 @@ impl Process {
         }
     }
 
-    /// Its state in words. Whoever is stopped has a live channel, and publishes nothing new.
+    /// Returns the text for the state. A stopped process has a live channel but publishes nothing new.
     pub(crate) fn state_text(&self) -> String {
         let state = match (&self.state, self.stopped) {
             (ProcessState::Publishing, Some(true)) => "stopped".to_owned(),
@@ -207,7 +207,7 @@ impl Process {
     }
 }
 
-/// The heading of a column of commands in which jobs stand for those of processes that have one.
+/// The heading of a column that shows the job of a process if it has one, else its command.
 pub(crate) const JOB_OR_COMMAND: &str = "JOB/COMMAND";
 
 /// A column to sort by.
@@ -239,7 +239,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// All of them, in the order of the table.
+    /// All columns, in the order of the table.
     pub(crate) const ALL: [Column; 11] = [
         Column::Pid,
         Column::User,
@@ -254,7 +254,7 @@ impl Column {
         Column::State,
     ];
 
-    /// The table's heading.
+    /// Returns its heading in the table.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Column::Pid => "PID",
@@ -271,7 +271,7 @@ impl Column {
         }
     }
 
-    /// Whether the interesting end comes first: large numbers do, names do not.
+    /// Checks whether it is sorted in descending order by default, as sizes are and names are not.
     pub(crate) fn descends(self) -> bool {
         !matches!(self, Column::Pid | Column::User | Column::Command | Column::State)
     }
@@ -280,9 +280,9 @@ impl Column {
 /// The order of the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sort {
-    /// By which column.
+    /// The column.
     pub column: Column,
-    /// Large first.
+    /// Whether the largest value comes first.
     pub descending: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The last request of a publisher that failed, and whether it has recovered.
+//! The last request of a publisher that failed, and whether the publisher has recovered.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use super::Nanos;
 /// The last request that failed on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RanOut {
-    /// When. To come where the publisher that ended had another clock.
+    /// When it failed. In the future if a publisher that ended had another clock.
     pub at: Nanos,
     /// Bytes it asked for.
     pub requested: u64,
     /// Its tag, if it has one.
     pub tag: Option<Arc<str>>,
-    /// The name of the pool that it was asked of, if that has one.
+    /// The name of the pool that it was made in, if that has one.
     pub pool: Option<Arc<str>>,
-    /// Bytes that the device had free then; `None` where that was not told. As much as was asked for: something else refused it, a budget
-    /// or a pool's.
+    /// Bytes that the device had free then; `None` if that was not reported. If the request would have fitted, something else
+    /// refused it, such as a budget or the limit of a pool.
     pub device_free: Option<u64>,
-    /// Bytes of the largest free block then; `None` when that was not seen, or says nothing because free blocks serve a request together.
+    /// Bytes of the largest free block then; `None` if that is not known, or if free blocks can serve a request together.
     pub largest_free: Option<u64>,
-    /// What would have helped, if that was told: words, and the bytes that complete them (0: they say all).
+    /// What would have helped, if that was reported: a text, and the bytes that belong to it (0 for none).
     pub advice: Option<(Arc<str>, u64)>,
-    /// A request at least as large was served since.
+    /// Whether a request at least as large has been served since.
     pub served: bool,
 }
 
 impl RanOut {
-    /// What is known after an event of a channel with these strings, when the largest free block is `largest_free`. Events come in
-    /// order.
+    /// Returns what is known after the next event of a channel. `strings` are the strings of the channel, and `largest_free` is
+    /// the largest free block at that time.
     pub(crate) fn after(
         known: Option<RanOut>,
         event: &Event,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn is_over_once_as_much_was_served() {
+    fn failure_is_over_once_as_much_was_served() {
         use EventKind::{Alloc, Free, OutOfMemory};
         let after = |events: &[Event]| {
             events
@@ -96,17 +96,17 @@ mod tests {
         let again = [&served[..], &[event(6, OutOfMemory, 900)]].concat();
         let known = after(&again).unwrap();
         assert_eq!((known.at, known.requested, known.served), (6, 900, false));
-        assert_eq!(known.device_free, None, "not told");
+        assert_eq!(known.device_free, None, "not reported");
         let addr = 400;
-        let told = Event {
+        let reported = Event {
             addr,
             ..event(7, OutOfMemory, 900)
         };
-        assert_eq!(after(&[told]).unwrap().device_free, Some(addr));
+        assert_eq!(after(&[reported]).unwrap().device_free, Some(addr));
     }
 
     #[test]
-    fn knows_what_would_have_helped_until_the_next_one_fails() {
+    fn advice_is_kept_until_the_next_request_fails() {
         let strings: [Arc<str>; 2] = ["", "raise the budget by"].map(Arc::from);
         let failed = RanOut::after(None, &event(1, EventKind::OutOfMemory, 500), &strings, None);
         let advice = |tag| Event {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_who_asked_and_of_which_pool() {
+    fn tag_and_pool_of_the_request_are_known() {
         let strings: [Arc<str>; 3] = ["", "optimizer", "tenant"].map(Arc::from);
         let names = |tag, segment| {
             let event = Event {
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(
             names(3, u32::MAX),
             (None, None),
-            "not known, or of a publisher that does not tell"
+            "not known, or not reported by the publisher"
         );
     }
 }

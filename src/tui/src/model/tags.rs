@@ -1,4 +1,4 @@
-//! What the selected process allocated for, over time.
+//! What the selected process allocated by tag, over time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use super::history::MAX_POINTS;
 use super::process::ProcessId;
 use super::{Nanos, SECOND};
 
-/// Tags kept of one moment, the largest; the others are summed up.
+/// Number of tags kept per point. The largest are kept; the others are summed up.
 const MAX_TAGS: usize = 12;
 
-/// Bytes allocated for each tag at one moment.
+/// Bytes allocated by tag at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TagPoint {
-    /// When they were summed up.
+    /// When the map was read.
     pub at: Nanos,
-    /// The tags with most bytes, largest first. What has no tag is not among them.
+    /// The tags with the most bytes, largest first. Blocks without a tag are not among them.
     pub tags: Vec<(Arc<str>, u64)>,
-    /// Bytes of all others, and of what has no tag.
+    /// Bytes of all other tags and of blocks without a tag.
     pub rest: u64,
 }
 
 impl TagPoint {
-    /// The sums over a map's allocated blocks.
+    /// Sums up the allocated blocks of a map.
     pub(crate) fn of(map: &BlockMap) -> TagPoint {
         let mut sums = vec![0u64; map.strings.len()];
         let mut rest = 0u64;
@@ -48,28 +48,28 @@ impl TagPoint {
         }
     }
 
-    /// Bytes of a tag.
+    /// Returns the bytes of a tag.
     pub(crate) fn bytes(&self, tag: &str) -> u64 {
         self.tags.iter().find(|(name, _)| **name == *tag).map_or(0, |t| t.1)
     }
 
-    /// Bytes of all.
+    /// Returns the bytes of all tags and the rest.
     pub(crate) fn total(&self) -> u64 {
         self.tags.iter().map(|t| t.1).fold(self.rest, u64::saturating_add)
     }
 }
 
-/// The past of one process by tag, oldest first.
+/// The history of one process by tag, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TagPast {
-    /// Whose.
+    /// The process and device.
     pub process: ProcessId,
-    /// At most [`MAX_POINTS`], the newest.
+    /// The newest points, at most [`MAX_POINTS`].
     pub points: VecDeque<TagPoint>,
 }
 
 impl TagPast {
-    /// Nothing yet.
+    /// Creates an empty history.
     pub(crate) fn new(process: ProcessId) -> TagPast {
         TagPast {
             process,
@@ -77,8 +77,8 @@ impl TagPast {
         }
     }
 
-    /// Adds what a newer map shows; the oldest gives way. A map that was seen already adds nothing, and of maps that are
-    /// read many times a second five are enough.
+    /// Adds a point for a newer map and drops the oldest one if there are too many. Maps that were added already, or less than
+    /// a fifth of a second after the newest point, are ignored.
     pub(crate) fn push(&mut self, map: &BlockMap) {
         let newest = self.points.back().map(|p| p.at);
         if newest.is_some_and(|at| map.read_at < at.saturating_add(SECOND / 5)) {
@@ -90,7 +90,7 @@ impl TagPast {
         }
     }
 
-    /// Whether any tag was ever seen.
+    /// Checks whether any point has a tag.
     pub(crate) fn any(&self) -> bool {
         self.points.iter().any(|p| !p.tags.is_empty())
     }
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// A map of blocks given by tag, size and state.
+    /// A map of blocks with these tags, sizes and states.
     fn map(at: Nanos, strings: usize, blocks: &[(u32, u64, BlockState)]) -> BlockMap {
         let block = |&(tag, size, state): &(u32, u64, BlockState)| Block {
             size,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_what_is_allocated_by_tag_and_keeps_the_largest() {
+    fn allocated_blocks_are_summed_by_tag() {
         use BlockState::{Allocated, Free, PendingFree};
         let blocks = [
             (1, 5, Allocated),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_bounded_and_takes_each_map_once() {
+    fn history_is_bounded_and_takes_each_map_once() {
         let mut past = TagPast::new(id());
         for second in 1..=700 {
             for tenth in [0, 0, 1] {

@@ -1,4 +1,4 @@
-//! What the user looks at, and with what.
+//! The state of the user interface: what is open, selected and scrolled, and the terminal.
 
 use super::device::DeviceKey;
 use super::finding::Severity;
@@ -7,42 +7,42 @@ use super::process::{Column, ProcessId, Sort};
 use super::views::View;
 use super::{Nanos, SECOND};
 
-/// Something drawn over the view that takes the keys.
+/// A popup over the view, which receives all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Popup {
-    /// The keys, scrolled by so many lines.
+    /// The keys of every view.
     Help {
         /// Lines scrolled.
         scroll: u16,
     },
-    /// Every finding in full, scrolled by so many lines.
+    /// Every finding in full.
     Findings {
         /// Lines scrolled.
         scroll: u16,
     },
-    /// Which column to sort by.
+    /// The menu of columns to sort by.
     Sort {
         /// Index into [`Column::ALL`].
         selected: usize,
     },
-    /// Which fix to try in the demo.
+    /// The menu of fixes of the demo.
     Fix {
         /// Index into [`super::Demo::choices`].
         selected: usize,
     },
 }
 
-/// How many colours the terminal shows.
+/// How many colours the terminal supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Colors {
     /// None: bold, reverse and underline only.
     Mono,
     /// The terminal's own sixteen.
     Ansi16,
-    /// The 256-colour cube.
+    /// The 256-colour palette.
     #[default]
     Ansi256,
-    /// 24 bits.
+    /// 24-bit colours.
     True,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Term {
     pub width: u16,
     /// Lines; may be 0.
     pub height: u16,
-    /// Colours.
+    /// The colours it supports.
     pub colors: Colors,
-    /// Draw with ASCII only.
+    /// Whether to draw with ASCII only.
     pub ascii: bool,
 }
 
@@ -75,16 +75,16 @@ impl Default for Term {
 pub(crate) struct Filter {
     /// The text; empty shows all.
     pub text: String,
-    /// The user is typing it: keys go here.
+    /// Whether the user is typing it, so that it receives the keys.
     pub editing: bool,
-    /// The process that was selected before it left that out, to be selected again.
+    /// The process that was selected before the filter hid it. It is selected again when it is shown.
     pub before: Option<ProcessId>,
 }
 
-/// How the view drew the block map, told back so that keys can move the cursor by what is seen.
+/// How the view drew the block map, so that keys can move the cursor by what is on the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MapGeometry {
-    /// The layout.
+    /// The layout as drawn.
     pub layout: MapLayout,
     /// The layout without zoom.
     pub whole: MapLayout,
@@ -92,41 +92,41 @@ pub(crate) struct MapGeometry {
     pub lines: u16,
 }
 
-/// How much of a text is not shown while nobody has scrolled it, told back so that it scrolls to its ends and no further.
+/// How much of a text is hidden while it is not scrolled. Scrolling stops at its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextGeometry {
-    /// Lines above what is shown.
+    /// Hidden lines above.
     pub above: u16,
-    /// Lines below.
+    /// Hidden lines below.
     pub below: u16,
-    /// Lines that a page moves it by, so that none is passed over.
+    /// Lines that a page scrolls, so that no line is skipped.
     pub page: u16,
 }
 
 /// State of the Blocks view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlocksUi {
-    /// Address under the cursor; `None` is the first block. It stays when the block under it changes.
+    /// Address under the cursor; `None` for the first block. It stays when the block there changes.
     pub cursor: Option<u64>,
-    /// 0 shows everything; each step halves the bytes per cell, see [`MapLayout::deepest`].
+    /// Number of times that the bytes per cell are halved; 0 shows everything. See [`MapLayout::deepest`].
     pub zoom: u8,
 }
 
 /// State of the Timeline view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimelineUi {
-    /// How much of the past is shown, nanoseconds.
+    /// The time span that is shown, in nanoseconds.
     pub span: Nanos,
-    /// How far the right edge is behind now, nanoseconds.
+    /// How far the right edge is behind the newest point, in nanoseconds.
     pub back: Nanos,
-    /// Leave out what others use, so that it does not dwarf what programs publish.
+    /// Whether memory of others is left out, so that it does not dwarf what programs publish.
     pub own: bool,
-    /// Stack what the selected process allocated by tag, where there are tags.
+    /// Whether the memory of the selected process is stacked by tag, if it has tags.
     pub by_tag: bool,
 }
 
 impl TimelineUi {
-    /// The spans `+` and `-` step through.
+    /// The spans that `+` and `-` step through.
     pub(crate) const SPANS: [Nanos; 5] = [15 * SECOND, 60 * SECOND, 150 * SECOND, 300 * SECOND, 600 * SECOND];
 }
 
@@ -141,14 +141,14 @@ impl Default for TimelineUi {
     }
 }
 
-/// A message in the status line, shown until a time.
+/// A message that is shown in the status line for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Toast {
     /// The message.
     pub text: String,
     /// How much it matters.
     pub severity: Severity,
-    /// When it goes.
+    /// When it disappears.
     pub until: Nanos,
 }
 
@@ -166,7 +166,7 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    /// Whether a cell is inside.
+    /// Checks whether a cell is inside.
     pub(crate) fn contains(&self, x: u16, y: u16) -> bool {
         (self.x..self.x.saturating_add(self.width)).contains(&x)
             && (self.y..self.y.saturating_add(self.height)).contains(&y)
@@ -184,20 +184,21 @@ pub(crate) enum Target {
     Process(ProcessId),
     /// Sorts by a column.
     Column(Column),
-    /// A line (or part of one) of the block map: cell `x` of the area begins at `addr + x * bytes_per_cell`.
+    /// Moves the cursor of the block map. The area is a line or part of one; its cell `x` begins at
+    /// `addr + x * bytes_per_cell`.
     Bytes {
         /// Address of the area's first cell.
         addr: u64,
         /// Bytes per cell.
         bytes_per_cell: u64,
     },
-    /// Chooses entry `n` of the popup, or of the Demo view's list.
+    /// Chooses an entry of the popup, or of the Demo view's list, by index.
     Entry(usize),
     /// Opens help.
     Help,
     /// Opens the findings in full.
     Findings,
-    /// Next step of the demo.
+    /// Performs the next step of the demo.
     Next,
 }
 
@@ -210,17 +211,17 @@ pub(crate) struct Hit {
     pub target: Target,
 }
 
-/// What drawing found out and later keys and clicks need. A view returns it; it is not state of its own.
+/// What later keys and clicks need to know of the last drawing. The view returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hits {
-    /// Areas that answer a click; where they overlap the last one wins.
+    /// Areas that answer a click. Where they overlap, the last one wins.
     pub areas: Vec<Hit>,
-    /// Process rows that fit on the screen: PgUp and PgDn move by so many.
+    /// Number of process rows that fit on the screen, which is how far PgUp and PgDn move.
     pub page: u16,
-    /// The first process row in view, and the first row of devices: they stay where they are, under the mouse, too, while what is selected
-    /// is in view.
+    /// The first visible process row, and the first visible row of devices. They do not change while the selected row is
+    /// visible, so that rows stay under the mouse.
     pub first: [usize; 2],
-    /// Lines of a popup's text beyond those that fit, plus one: how far it can scroll.
+    /// Lines of a popup's text beyond those that fit, plus one.
     pub popup_lines: u16,
     /// How the block map was drawn.
     pub map: MapGeometry,
@@ -229,27 +230,27 @@ pub(crate) struct Hits {
 }
 
 impl Hits {
-    /// What a click at a cell means, with the column inside the area.
+    /// Returns the target of a click at a cell, with the column inside its area.
     pub(crate) fn at(&self, x: u16, y: u16) -> Option<(Target, u16)> {
         let hit = self.areas.iter().rev().find(|h| h.area.contains(x, y))?;
         Some((hit.target, x - hit.area.x))
     }
 }
 
-/// What the user looks at.
+/// The state of the user interface.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ui {
     /// The open view.
     pub view: View,
-    /// What lies over it.
+    /// The popup over it.
     pub popup: Option<Popup>,
-    /// The selected device; `None` is the first.
+    /// The device that the user selected; `None` if none was.
     pub device: Option<DeviceKey>,
-    /// The selected process. It stays selected when rows move, and when it dies.
+    /// The selected process. It stays selected when rows move and when it ends.
     pub process: Option<ProcessId>,
-    /// The demo's process is selected as soon as it has a row.
+    /// Whether the demo's process is selected as soon as it has a row.
     pub follow_demo: bool,
-    /// List black boxes of programs that ended before the dashboard began, too.
+    /// Whether black boxes of programs that ended before the dashboard began are listed.
     pub black_boxes: bool,
     /// Order of the process table.
     pub sort: Sort,
@@ -261,12 +262,12 @@ pub(crate) struct Ui {
     pub timeline: TimelineUi,
     /// Selected entry of the Demo view's list.
     pub demo_entry: usize,
-    /// Lines that the demo's text was scrolled, up where they are negative.
+    /// Lines by which the demo's text is scrolled; up if negative.
     pub demo_scroll: i32,
     /// Message in the status line.
     pub toast: Option<Toast>,
     /// The terminal.
     pub term: Term,
-    /// What the last drawing found out.
+    /// Areas and sizes of the last drawing.
     pub hits: Hits,
 }

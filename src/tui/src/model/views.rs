@@ -1,4 +1,4 @@
-//! The table of views: a row for each, with its key, its title and its keys. How a view is drawn is a row of the table in `view`.
+//! The table of views. Each row has the view's title and keys. How it is drawn is a row of the table in `view`.
 
 use super::keymap::{
     Action, Binding, CHOOSE_FIX, DOWN, FIRST, LAST, LEFT, Move, PAGE_DOWN, PAGE_UP, PAUSE, PROCESSES, RIGHT, SPACE, UP,
@@ -21,33 +21,33 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// Its row in the table.
+    /// Returns its row in the table.
     pub(crate) fn row(self) -> &'static ViewRow {
-        // The order of the table is that of the type, which a test holds.
+        // The table is in the order of the variants; a test checks that.
         &VIEWS[self as usize]
     }
 }
 
-/// What is known of a view besides how it is drawn.
+/// The properties of a view, except how it is drawn.
 #[derive(Debug)]
 pub(crate) struct ViewRow {
     /// The view.
     pub view: View,
-    /// The key that opens it. Views 4 to 6 do not exist yet; the keys of the others never change.
+    /// The key that opens it. Keys 4 to 6 are reserved for later views, so that the others never change.
     pub key: char,
-    /// Its name.
+    /// Its title.
     pub title: &'static str,
-    /// What the wheel does when it turns away from the user, and towards the user.
+    /// The actions of the mouse wheel: turned up, turned down.
     pub wheel: [Action; 2],
-    /// Its footer has none of the keys that work everywhere but those in its own rows.
+    /// Whether its footer shows only the keys in its own rows, not those that work everywhere.
     pub own_footer: bool,
-    /// Its keys, in the order in which footer and help tell them.
+    /// Its keys, in the order in which the footer and help list them.
     pub bindings: &'static [Binding],
 }
 
 const LINES: [Action; 2] = [Action::Move(Move::Up), Action::Move(Move::Down)];
 
-/// Those that exist now, in the order of their keys.
+/// All views, in the order of their keys.
 pub(crate) static VIEWS: [ViewRow; 4] = [
     ViewRow {
         view: View::Overview,
@@ -141,10 +141,10 @@ pub(crate) static VIEWS: [ViewRow; 4] = [
                 .help("↑ ↓, Enter", "choose a demo, start it"),
             Binding::new(&[(Key::Enter, Action::Enter)])
                 .footer("Enter", |model| demo(model).is_none().then_some("start"))
-                .help("Space, Enter", "next step; of a replay: Space halts, + - speed"),
+                .help("Space, Enter", "next step; in a replay: Space halts, + - speed"),
             Binding::new(&[(Key::Char('x'), Action::StopDemo), PAGE_UP, PAGE_DOWN])
                 .footer("x", |model| demo(model).map(|_| "stop"))
-                .help("x, PgUp PgDn", "stop it; scroll what it tells"),
+                .help("x, PgUp PgDn", "stop it; scroll its text"),
             Binding::new(PAUSE).footer("p", |model| match space_is_taken(model) {
                 true => pause(model),
                 false => None,
@@ -157,7 +157,7 @@ pub(crate) static VIEWS: [ViewRow; 4] = [
     },
 ];
 
-/// The demo that runs.
+/// Returns the demo if it runs.
 fn demo(model: &Model) -> Option<&Demo> {
     model.demo.as_ref().filter(|demo| demo.running())
 }
@@ -166,7 +166,7 @@ fn is_paced(model: &Model) -> bool {
     demo(model).is_some_and(Demo::paced)
 }
 
-/// Whether Space in the Demo view is for the demo, and only p pauses what is shown.
+/// Checks whether Space in the Demo view acts on the demo, so that only p pauses what is shown.
 fn space_is_taken(model: &Model) -> bool {
     let stepped = demo(model).is_some_and(Demo::stepped);
     stepped || is_paced(model) || model.demo.as_ref().is_some_and(Demo::over)
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_view_finds_its_own_row() {
+    fn every_view_has_its_own_row() {
         for (place, row) in VIEWS.iter().enumerate() {
             assert_eq!(row.view as usize, place, "{}", row.title);
         }

@@ -12,7 +12,7 @@ use super::inputs::{Inputs, SourceId, Times};
 use super::process::{Process, ProcessId};
 use crate::words;
 
-/// What the driver says about itself.
+/// Versions that the driver reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driver {
     /// Driver version.
@@ -22,7 +22,7 @@ pub(crate) struct Driver {
 }
 
 impl World {
-    /// What is shown as it was sampled. Devices, processes and findings are derived from several sources, by `update`.
+    /// Takes over what is shown as it was sampled. `update` derives devices, processes and findings from several sources.
     pub(crate) fn of(inputs: &Inputs) -> World {
         World {
             times: inputs.times.clone(),
@@ -38,18 +38,18 @@ impl World {
         }
     }
 
-    /// The sources whose figures are old. An NVML that does not answer has no figures that could age.
+    /// Returns the sources whose figures are old. NVML is left out while it does not answer, since it then has no figures.
     pub(crate) fn stale(&self, now: Nanos) -> Vec<SourceId> {
         let ages = |source: &SourceId| *source != SourceId::Nvml || self.nvml == NvmlState::Ready;
         self.times.old(now).filter(ages).collect()
     }
 
-    /// When the channels were last read; `None` before the first time.
+    /// Returns when the channels were last read; `None` before the first time.
     pub(crate) fn channels_at(&self) -> Option<Nanos> {
         self.times.of(SourceId::Channels)
     }
 
-    /// How NVML fails, as a finding; `None` while it does not.
+    /// Describes how NVML fails, as a finding; `None` while it does not.
     pub(crate) fn nvml_failure(&self) -> Option<String> {
         match &self.nvml {
             NvmlState::Failed { error, hint } => Some(format!("NVML: {error}. {}", words::sentence(hint))),
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// A process's number, and where there are several devices, on which.
+    /// Returns the pid of a process, with its device if there are several.
     pub(crate) fn name_of(&self, process: &Process) -> String {
         let Process { pid, device_label, .. } = process;
         match self.devices.len() > 1 {
@@ -66,9 +66,9 @@ impl World {
         }
     }
 
-    /// Whether the two look the same but for the devices' past and what is seen in the block map alone.
+    /// Checks whether the two are drawn alike, apart from the histories of devices and the block map.
     pub(crate) fn looks_like(&self, other: &World) -> bool {
-        // Every field is named: a new one must be thought of here.
+        // Every field is named, so that a new field has to be considered here.
         let World {
             times: _,
             nvml,
@@ -89,10 +89,10 @@ impl World {
     }
 }
 
-/// Everything known about the machine, derived once per sample. Cheap enough to clone when the user pauses.
+/// The state of the machine, derived once per sample. Cheap enough to clone when the user pauses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
-    /// When what it is derived from was sampled.
+    /// When the samples that it is derived from were taken.
     pub times: Times,
     /// Whether NVML answers.
     pub nvml: NvmlState,
@@ -102,14 +102,14 @@ pub(crate) struct World {
     pub devices: Vec<Device>,
     /// Processes in no particular order; [`super::Model::rows`] orders them.
     pub processes: Vec<Process>,
-    /// Those of them that ended before the dashboard began: black boxes, listed on demand.
+    /// Processes that ended before the dashboard began. Their black boxes are listed on demand.
     pub past: BTreeSet<ProcessId>,
-    /// What is worth saying, worst first.
+    /// Sentences about the state of the machine, worst first.
     pub findings: Vec<Finding>,
-    /// Channel files that could not be read.
+    /// Channel files and directories that could not be read.
     pub problems: Vec<Problem>,
     /// What is not shown of other users' channels, by user.
     pub left_out: Vec<LeftOut>,
-    /// The channels themselves, for the block map.
+    /// The channels, for the block map.
     pub published: Vec<Channel>,
 }

@@ -220,7 +220,10 @@ impl Open {
             if let Some(mark) = marks::of(key, snapshot, event) {
                 // The history merges marks, too. Merging here as well avoids that a failed request is dropped when there are too many.
                 let latest = sample.marks.get_mut(before..).into_iter().flatten().rev();
-                if latest.take_while(|m| m.goes_on_in(&mark)).any(|m| m.take_in(&mark)) {
+                if latest
+                    .take_while(|m| m.is_continued_by(&mark))
+                    .any(|m| m.merge_next(&mark))
+                {
                     return;
                 }
                 if sample.marks.len() - before >= most {
