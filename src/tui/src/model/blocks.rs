@@ -133,7 +133,8 @@ impl BlockMap {
         sizes
     }
 
-    /// Returns the size of the largest segment in bytes.
+    /// Bytes of the largest segment.
+    #[cfg(test)]
     pub(crate) fn largest_segment(&self) -> u64 {
         self.segments.iter().map(|s| s.segment.size).max().unwrap_or(0)
     }

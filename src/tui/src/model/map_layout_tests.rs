@@ -55,6 +55,7 @@ fn strips_tile_every_segment_in_order() {
     let map = map(&[100 * K, 3 * K, 2 * K, 64 * K]);
     for folded in [false, true] {
         let layout = MapLayout {
+            least_cell: 512,
             bytes_per_cell: K,
             columns: 16,
             folded,
@@ -77,6 +78,7 @@ fn address_and_place_are_inverse() {
     let map = map(&[100 * K, 3 * K, 2 * K, 64 * K + 1]);
     for folded in [false, true] {
         let layout = MapLayout {
+            least_cell: 512,
             bytes_per_cell: K,
             columns: 16,
             folded,
@@ -109,14 +111,19 @@ fn layout_without_a_map_has_no_lines_and_no_zoom() {
 fn deepest_zoom_is_the_first_with_the_smallest_cells() {
     for bytes_per_cell in [512, 513, 640, 1024, 1025, 3 << 20, u64::MAX] {
         let layout = MapLayout {
+            least_cell: 512,
             bytes_per_cell,
             columns: 1,
             folded: false,
         };
         let deepest = layout.deepest();
-        assert_eq!(layout.zoomed(deepest).bytes_per_cell, LEAST_CELL, "{bytes_per_cell}");
+        assert_eq!(
+            layout.zoomed(deepest).bytes_per_cell,
+            BlockMap::LEAST_CELL,
+            "{bytes_per_cell}"
+        );
         assert!(
-            deepest == 0 || layout.zoomed(deepest - 1).bytes_per_cell > LEAST_CELL,
+            deepest == 0 || layout.zoomed(deepest - 1).bytes_per_cell > BlockMap::LEAST_CELL,
             "{bytes_per_cell}"
         );
         assert_eq!(layout.zoomed(255), layout.zoomed(deepest));

@@ -34,7 +34,7 @@ pub(crate) use history::{DISCOVER, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point}
 pub(crate) use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken};
 pub(crate) use key::Key;
 pub(crate) use keymap::{Action, HelpGroup, Move, action_of, footer, help};
-pub(crate) use map_layout::{MapLayout, Strip};
+pub(crate) use map_layout::{Extents, MapLayout, Strip};
 pub(crate) use mapped::mapped;
 pub(crate) use partition::{Basis, Partition};
 pub(crate) use pools::PoolShare;

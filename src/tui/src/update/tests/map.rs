@@ -15,6 +15,7 @@ fn mapped() -> Model {
     ];
     feed(&mut model, [channels(SECOND, vec![channel(1, blocks)])]);
     let layout = MapLayout {
+        least_cell: 512,
         bytes_per_cell: MIB,
         columns: 4,
         folded: false,
@@ -147,6 +148,7 @@ fn up_and_down_go_by_rows_as_drawn() {
     let blocks: &[&[_]] = &[&[(6 * MIB, Free)], &[(6 * MIB, Free)], short, short, short];
     feed(&mut model, [channels(SECOND, vec![channel(1, blocks)])]);
     let layout = |folded| MapLayout {
+        least_cell: 512,
         bytes_per_cell: MIB,
         columns: 5,
         folded,
