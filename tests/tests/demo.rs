@@ -53,7 +53,7 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
     terminal.keys(" ");
     terminal.wait_for(&["2 of 6", "waits for you"]);
     terminal.keys(" ");
-    terminal.wait_for(&["3 of 6", "it fails", "failed: 64.0 MiB asked for", "f chooses a fix"]);
+    terminal.wait_for(&["3 of 6", "it fails", "failed: 64.0 MiB requested", "f chooses a fix"]);
     terminal.keys("f");
     terminal.wait_for(&["Choose a fix", "release", "remap", "default: join", "workspace"]);
     // It begins at the default.
