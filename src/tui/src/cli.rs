@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpumem_demo::{is_negative, parse_duration};
 
-use crate::model::{Colors, Only};
+use crate::model::{Colors, Only, Tracking};
 use crate::wrap::wrap;
 pub(crate) use demo::{DemoCli, explain};
 pub(crate) use replay::ReplayCli;
@@ -53,6 +53,9 @@ Environment:
   LC_ALL, LC_CTYPE, LANG
                      not UTF-8: ASCII only
   GPUMEM_DIR         look for channels here only
+  GPUMEM_UVM         this folder instead of / for the
+                     driver's unified memory: its dev,
+                     proc and sys
   GPUMEM_NVML        this file instead of the driver's
                      NVML library
   XDG_RUNTIME_DIR    channels are in its directory
@@ -104,9 +107,34 @@ pub(crate) struct ViewArgs {
     /// Show only processes with these words
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub filter: String,
+    /// Attach the driver's counters of managed memory to processes: auto (while view 5 shows them), on, off
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = UvmArg::Auto)]
+    pub uvm: UvmArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub look: LookArgs,
+}
+
+/// `--uvm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UvmArg {
+    /// While view 5 shows a process.
+    Auto,
+    /// To every process with managed memory, always.
+    On,
+    /// Never.
+    Off,
+}
+
+impl UvmArg {
+    /// When the driver's trackers may be attached.
+    pub(crate) fn tracking(self) -> Tracking {
+        match self {
+            UvmArg::Auto => Tracking::Shown,
+            UvmArg::On => Tracking::Always,
+            UvmArg::Off => Tracking::Never,
+        }
+    }
 }
 
 /// How the terminal is used.
@@ -168,6 +196,9 @@ pub(crate) enum Command {
     Replay(ReplayCli),
     /// Say what can and cannot be seen here, and what to do about it
     Doctor(LookArgs),
+    /// Hold the driver's trackers of managed memory for a dashboard, which starts it
+    #[command(hide = true)]
+    UvmHelper,
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {

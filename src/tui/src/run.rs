@@ -11,8 +11,8 @@ use crate::app::{self, Ended};
 use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, explain};
 use crate::clock;
 use crate::demo::DemoOptions;
-use crate::model::{Demo, DemoInfo, Model, Only, Setup, Term, View};
-use crate::source::{in_driver, named_nvml, raise_descriptor_limit};
+use crate::model::{Demo, DemoInfo, Model, Only, Setup, Term, Tracking, View};
+use crate::source::{driver_root, in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
 use crate::{doctor, report};
@@ -58,6 +58,7 @@ fn command() -> u8 {
     };
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
+        Some(Command::UvmHelper) => hold_trackers(),
         Some(Command::Replay(replay)) if replay.live() => look_at_replay(&replay),
         Some(Command::Replay(replay)) => gpumem_demo::replay::main(&replay.to_args()),
         Some(Command::Demo(mut demo)) => match demo.demo.take() {
@@ -77,6 +78,14 @@ fn explain_demo(error: &clap::Error) -> Option<String> {
     let demo = words.next().is_some_and(|word| word == "demo");
     let why = explain(error, &words.collect::<Vec<_>>()).filter(|_| demo)?;
     Some(gpumem_text::clean(&why))
+}
+
+/// Runs the helper that holds the driver's trackers, until the dashboard that started it is gone.
+fn hold_trackers() -> u8 {
+    match gpumem_probe::run_helper(&driver_root()) {
+        Ok(()) => 0,
+        Err(error) => fail(FAILED, &format!("this is for a dashboard to run: {error}")),
+    }
 }
 
 fn examine(look: &LookArgs) -> u8 {
@@ -197,6 +206,7 @@ fn report_once(args: &ViewArgs) -> u8 {
     raise_descriptor_limit();
     let mut setup = setup(args.interval);
     setup.only = only(args);
+    setup.tracking = args.uvm.tracking();
     let model = match report::collect(setup, &args.filter, args.json) {
         Ok(model) => model,
         Err(error) => return fail(FAILED, &error.to_string()),
@@ -231,6 +241,7 @@ fn dashboard(args: &ViewArgs) -> u8 {
     }
     let mut setup = setup(args.interval);
     setup.only = only(args);
+    setup.tracking = args.uvm.tracking();
     let mut model = Model {
         setup,
         ..Model::default()
@@ -287,6 +298,7 @@ fn setup(interval: Duration) -> Setup {
         root: uid.is_root(),
         interval: interval.as_nanos() as u64,
         only: None,
+        tracking: Tracking::default(),
         demos: gpumem_demo::list().map(info).collect(),
         without_gpu: WITHOUT_GPU.into(),
         realtime_offset: clock::realtime_offset(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gpumem_probe::{Gpu, NvmlSample, Process};
 
 use super::channel::{ChannelKey, ChannelSample};
+use super::managed::{ManagedRequest, ManagedSample};
 use super::{Nanos, SECOND};
 
 /// The sources that sample, in the order of their names.
@@ -13,6 +14,8 @@ use super::{Nanos, SECOND};
 pub(crate) enum SourceId {
     /// The channels that processes publish.
     Channels,
+    /// Managed memory.
+    Managed,
     /// The driver, through NVML.
     Nvml,
     /// The processes of the table, from `/proc`.
@@ -24,6 +27,8 @@ pub(crate) enum SourceId {
 pub(crate) enum Sample {
     /// One pass over the channels.
     Channels(ChannelSample),
+    /// The managed memory of processes.
+    Managed(ManagedSample),
     /// The driver's devices, and the processes on them.
     Nvml(NvmlSample),
     /// The requested processes that are visible here.
@@ -35,6 +40,7 @@ impl Sample {
     pub(crate) fn source(&self) -> SourceId {
         match self {
             Sample::Channels(_) => SourceId::Channels,
+            Sample::Managed(_) => SourceId::Managed,
             Sample::Nvml(_) => SourceId::Nvml,
             Sample::Processes(_) => SourceId::Processes,
         }
@@ -128,6 +134,8 @@ impl Inputs {
         let first = self.times.note(sample.source(), taken);
         match sample {
             Sample::Channels(sample) => self.channels = sample,
+            // It moves on into the world at once: nothing else is derived from the whole of it.
+            Sample::Managed(_) => {}
             Sample::Nvml(sample) => self.nvml = sample,
             Sample::Processes(sample) => self.processes = sample,
         }
@@ -144,6 +152,8 @@ pub(crate) struct Request {
     pub listed: Vec<u32>,
     /// Pids that publish.
     pub publishers: Vec<u32>,
+    /// What is wanted of managed memory.
+    pub managed: ManagedRequest,
 }
 
 impl Request {
@@ -154,6 +164,7 @@ impl Request {
             blocks_of,
             listed: gpus.flat_map(Gpu::all_processes).map(|process| process.pid).collect(),
             publishers: inputs.channels.channels.iter().filter_map(|c| c.pid).collect(),
+            managed: ManagedRequest::default(),
         }
     }
 

@@ -45,6 +45,10 @@ pub(crate) enum Action {
     HideOther,
     /// Toggles between stacking by tag and by state.
     ByTag,
+    /// Asks the driver why memory of the shown process moves, or stops asking.
+    Causes,
+    /// Toggles between one process's managed memory and the list of all processes.
+    ListManaged,
     /// Performs the next step of a demo, or pauses.
     Space,
     /// Toggles whether what is shown is frozen.

@@ -13,6 +13,7 @@ mod history;
 mod inputs;
 mod key;
 mod keymap;
+mod managed;
 mod map_layout;
 mod mapped;
 mod partition;
@@ -34,6 +35,10 @@ pub(crate) use history::{DISCOVER, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point}
 pub(crate) use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken};
 pub(crate) use key::Key;
 pub(crate) use keymap::{Action, HelpGroup, Move, action_of, footer, help};
+pub(crate) use managed::{
+    Causes, CounterHistory, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums,
+    ManagedWorld, Pages, Places, Rates, Tracking,
+};
 pub(crate) use map_layout::{Extents, MapLayout, Strip};
 pub(crate) use mapped::mapped;
 pub(crate) use partition::{Basis, Partition};
@@ -78,6 +83,8 @@ pub(crate) struct Setup {
     pub interval: Nanos,
     /// Show only this device (`--device INDEX|UUID`).
     pub only: Option<Only>,
+    /// Whether the driver's trackers may be attached to processes.
+    pub tracking: Tracking,
     /// The demos that can be started.
     pub demos: Vec<DemoInfo>,
     /// The name of the demo that is started, simulated, when there is no GPU.
@@ -189,7 +196,10 @@ impl Model {
 
     /// Returns the request to the sources that follows from the current state.
     pub(crate) fn request(&self) -> Request {
-        Request::of(&self.inputs, self.selected_channel())
+        Request {
+            managed: self.managed_request(),
+            ..Request::of(&self.inputs, self.selected_channel())
+        }
     }
 
     /// Returns the position of the selected process in [`Model::listed`].

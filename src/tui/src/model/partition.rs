@@ -22,7 +22,7 @@ impl Basis {
     }
 }
 
-/// A device's memory in bytes. `allocated + cached + other + host + driver + free == total` always holds exactly, where a
+/// A device's memory in bytes. `allocated + cached + other + managed + host + driver + free == total` always holds exactly, where a
 /// part that is `None` counts 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Partition {
@@ -35,6 +35,8 @@ pub(crate) struct Partition {
     /// Used by anything else: programs that do not publish, CUDA contexts, graphics, and the driver if `driver` is
     /// `None`.
     pub other: u64,
+    /// At most this much is managed memory that lives on the device: it is used, and no process that the driver lists has it.
+    pub managed: u64,
     /// Used by the host's programs, on a GPU that uses the host's memory; `None` if that is not known separately.
     pub host: Option<u64>,
     /// Held by driver and firmware for themselves; `None` if that is not known separately.
@@ -112,8 +114,9 @@ impl Partition {
     /// Returns the same device with other sums of the publishers. What others hold is assumed to be unchanged.
     pub(crate) fn holding(&self, allocated: u64, reserved: u64) -> Partition {
         let mut parts = Partition::of_publishers(self.total - self.driver.unwrap_or(0), allocated, reserved);
-        parts.other = self.other.min(parts.free);
+        parts.other = self.others().min(parts.free);
         parts.free -= parts.other;
+        parts.set_managed(self.managed);
         parts.host = self.host.map(|host| host.min(parts.free));
         parts.free -= parts.host.unwrap_or(0);
         Partition {
@@ -122,6 +125,18 @@ impl Partition {
             basis: self.basis,
             ..parts
         }
+    }
+
+    /// Returns what is used by anything but publishers, managed memory included.
+    pub(crate) fn others(&self) -> u64 {
+        self.other + self.managed
+    }
+
+    /// Sets how much of what others use is at most managed memory.
+    pub(crate) fn set_managed(&mut self, at_most: u64) {
+        let others = self.others();
+        self.managed = at_most.min(others);
+        self.other = others - self.managed;
     }
 
     /// Returns a key that orders moments of a device: by what is used, then by what programs hold.
@@ -140,7 +155,7 @@ impl Partition {
 
     /// Returns allocated + cached + other: all that is not free, the driver's or the host's.
     pub(crate) fn used(&self) -> u64 {
-        self.allocated + self.cached + self.other
+        self.allocated + self.cached + self.others()
     }
 
     /// Returns allocated + cached: what publishers took from the driver.

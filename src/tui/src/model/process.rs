@@ -6,6 +6,7 @@ use super::Nanos;
 use super::channel::ChannelKey;
 use super::device::DeviceKey;
 use super::figures::Figures;
+use super::managed::ManagedSums;
 use crate::words;
 use crate::wrap::{cut, fits};
 
@@ -88,8 +89,8 @@ pub(crate) struct Process {
     pub nvml: Reading<u64>,
     /// Figures of its channel. `None` if it has no channel or the channel cannot be read.
     pub figures: Option<Figures>,
-    /// Bytes of managed memory on the device.
-    pub managed: Reading<u64>,
+    /// Its managed memory, on whatever device; in the first of its rows.
+    pub managed: Reading<ManagedSums>,
     /// Whether it publishes, and whether it has ended.
     pub state: ProcessState,
     /// Whether a signal or a debugger has stopped it. `None` if the process is not visible here or has ended.

@@ -1,5 +1,7 @@
 //! The state of the user interface: what is open, selected and scrolled, and the terminal.
 
+use gpumem_probe::Target as ManagedTarget;
+
 use super::device::DeviceKey;
 use super::finding::Severity;
 use super::map_layout::MapLayout;
@@ -112,6 +114,21 @@ pub(crate) struct BlocksUi {
     pub zoom: u8,
 }
 
+/// State of the Unified view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnifiedUi {
+    /// Lists all processes, whichever is selected.
+    pub list: bool,
+    /// The chosen process of the list; `None` is the first.
+    pub chosen: Option<ManagedTarget>,
+    /// Address under the cursor of the map; `None` is the first.
+    pub cursor: Option<u64>,
+    /// 0 shows everything; each step halves the bytes per cell, see [`MapLayout::deepest`].
+    pub zoom: u8,
+    /// The process whose events are asked for.
+    pub causes: Option<ManagedTarget>,
+}
+
 /// State of the Timeline view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimelineUi {
@@ -182,6 +199,8 @@ pub(crate) enum Target {
     Device(DeviceKey),
     /// Selects a process.
     Process(ProcessId),
+    /// Shows a process's managed memory.
+    Managed(ManagedTarget),
     /// Sorts by a column.
     Column(Column),
     /// Moves the cursor of the block map. The area is a line or part of one; its cell `x` begins at
@@ -225,6 +244,8 @@ pub(crate) struct Hits {
     pub popup_lines: u16,
     /// How the block map was drawn.
     pub map: MapGeometry,
+    /// How the map of managed memory was drawn.
+    pub pages: MapGeometry,
     /// How the demo's text was drawn.
     pub told: TextGeometry,
 }
@@ -260,6 +281,8 @@ pub(crate) struct Ui {
     pub blocks: BlocksUi,
     /// Timeline view.
     pub timeline: TimelineUi,
+    /// Unified view.
+    pub unified: UnifiedUi,
     /// Selected entry of the Demo view's list.
     pub demo_entry: usize,
     /// Lines by which the demo's text is scrolled; up if negative.

@@ -16,6 +16,8 @@ pub(crate) enum View {
     Blocks,
     /// The selected device over time.
     Timeline,
+    /// Managed memory: where its pages are, and how they move.
+    Unified,
     /// The running demo, or the list of demos.
     Demo,
 }
@@ -48,7 +50,7 @@ pub(crate) struct ViewRow {
 const LINES: [Action; 2] = [Action::Move(Move::Up), Action::Move(Move::Down)];
 
 /// All views, in the order of their keys.
-pub(crate) static VIEWS: [ViewRow; 4] = [
+pub(crate) static VIEWS: [ViewRow; 5] = [
     ViewRow {
         view: View::Overview,
         key: '1',
@@ -116,6 +118,43 @@ pub(crate) static VIEWS: [ViewRow; 4] = [
                     false => Some("by tag"),
                 })
                 .help("t", "by tag: what a process allocated for"),
+        ],
+    },
+    ViewRow {
+        view: View::Unified,
+        key: '5',
+        title: "Unified",
+        wheel: LINES,
+        own_footer: false,
+        bindings: &[
+            Binding::new(&[LEFT, RIGHT, UP, DOWN, PAGE_UP, PAGE_DOWN, FIRST, LAST])
+                .footer("←↑↓→", |model| model.managed_selected().map(|_| "move"))
+                .help(
+                    "arrows, PgUp PgDn",
+                    "the cursor of the map; choose a process of the list",
+                ),
+            Binding::new(&[(Key::Enter, Action::Enter)])
+                .footer("Enter", |model| match model.managed_selected() {
+                    Some(_) => None,
+                    None => model.world().managed.with_memory().next().map(|_| "show"),
+                })
+                .help("Enter", "show the chosen process"),
+            Binding::new(ZOOM).footer("+ -", |model| model.managed_selected().map(|_| "zoom")),
+            Binding::new(&[(Key::Char('0'), Action::ZoomOut)]).help("+ -, 0", "zoom in, out, everything"),
+            Binding::new(&[(Key::Char('c'), Action::Causes)])
+                .footer("c", |model| match model.ui.unified.causes {
+                    Some(_) => Some("stop causes"),
+                    None => model.managed_selected().map(|_| "causes"),
+                })
+                .help("c", "why pages move; slows the process while it is on"),
+            Binding::new(&[(Key::Char('a'), Action::ListManaged)])
+                .footer("a", |model| model.managed_selected().map(|_| "all"))
+                .help("a", "the list of all processes with managed memory"),
+            Binding::new(PROCESSES)
+                .footer("n N", |model| {
+                    (model.world().managed.with_memory().count() > 1).then_some("process")
+                })
+                .help("n N", "next, previous process"),
         ],
     },
     ViewRow {

@@ -9,6 +9,7 @@ use super::channel::{Channel, LeftOut, Problem};
 use super::device::Device;
 use super::finding::Finding;
 use super::inputs::{Inputs, SourceId, Times};
+use super::managed::ManagedWorld;
 use super::process::{Process, ProcessId};
 use crate::words;
 
@@ -80,6 +81,7 @@ impl World {
             problems,
             left_out,
             published: _,
+            managed: _,
         } = self;
         (nvml, self.channels_at().is_some(), driver) == (&other.nvml, other.channels_at().is_some(), &other.driver)
             && devices.len() == other.devices.len()
@@ -106,6 +108,8 @@ pub(crate) struct World {
     pub past: BTreeSet<ProcessId>,
     /// Sentences about the state of the machine, worst first.
     pub findings: Vec<Finding>,
+    /// Managed memory. It has samples of its own and is carried over.
+    pub managed: ManagedWorld,
     /// Channel files and directories that could not be read.
     pub problems: Vec<Problem>,
     /// What is not shown of other users' channels, by user.

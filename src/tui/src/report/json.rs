@@ -130,7 +130,7 @@ fn memory(device: &Device, parts: Partition) -> JsonMemory {
     }
     let none = match driver {
         true => &["not_published"][..],
-        false => &["other", "free"],
+        false => &["other", "managed_at_most", "free"],
     };
     for field in none {
         why.insert(field, only_of(driver).into());
@@ -140,6 +140,7 @@ fn memory(device: &Device, parts: Partition) -> JsonMemory {
         allocated: parts.allocated,
         cached: parts.cached,
         other: driver.then_some(parts.other),
+        managed_at_most: driver.then_some(parts.managed),
         host: parts.host,
         driver_reserved: parts.driver,
         free: driver.then_some(parts.free),
@@ -261,7 +262,8 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         stopped: process.stopped,
         ended_unix_ms: process.ended.map(|ended| unix_ms(model, ended.at)),
         nvml: figure("nvml", &process.nvml, &mut why),
-        managed: figure("managed", &process.managed, &mut why),
+        managed: figure("managed", &process.managed, &mut why).map(|sums| sums.bytes),
+        managed_on_cpu: process.managed.value().map(|sums| sums.on_cpu),
         allocator: process.figures.as_ref().map(figures),
         unavailable: why,
     }

@@ -6,7 +6,7 @@ use gpumem_probe::Reading;
 use gpumem_text::units;
 
 use super::table::{Align, lines};
-use crate::model::{Column, Figures, JOB_OR_COMMAND, Model, Process};
+use crate::model::{Column, Figures, JOB_OR_COMMAND, ManagedSums, Model, Process};
 use crate::wrap::{cut, width};
 
 /// Longest job or command shown, and the shortest that is better cut than a column left out.
@@ -30,12 +30,15 @@ const LEAVING: [Told; 5] = [
 /// The process table in at most `room` columns, if it can be: names are cut, columns leave, and names are cut shorter.
 pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
     let room = usize::from(room);
+    let has_managed = model
+        .listed()
+        .any(|p| p.managed.value().is_some_and(|sums| sums.bytes > 0));
     let mut told: Vec<Told> = vec![None];
     told.extend(
         Column::ALL
             .map(Some)
             .into_iter()
-            .filter(|c| *c != Some(Column::Managed)),
+            .filter(|c| *c != Some(Column::Managed) || has_managed),
     );
     // Where a program uses several devices only this column tells its rows apart.
     let mut pids = HashSet::new();
@@ -104,6 +107,11 @@ fn largest_free(figures: &Figures) -> String {
     }
 }
 
+fn managed(sums: &ManagedSums) -> String {
+    let share = sums.cpu_share().map_or_else(String::new, units::percent);
+    format!("{} {share}", units::bytes_short(sums.bytes))
+}
+
 /// What a process is called, in at most so many columns.
 fn name_of(process: &Process, room: usize) -> String {
     match process.name_in(room, CUT) {
@@ -133,7 +141,8 @@ fn cell(process: &Process, column: Told, name: usize) -> String {
         Some(Column::Managed) => process
             .managed
             .value()
-            .map_or_else(|| "-".to_owned(), |n| units::bytes_short(*n)),
+            .filter(|sums| sums.bytes > 0)
+            .map_or_else(|| "-".to_owned(), managed),
         Some(Column::State) if process.simulated => format!("{}, SIMULATED", process.state_text()),
         Some(Column::State) => process.state_text(),
     }

@@ -56,6 +56,7 @@ pub(super) struct JsonMemory {
     pub(super) allocated: u64,
     pub(super) cached: u64,
     pub(super) other: Option<u64>,
+    pub(super) managed_at_most: Option<u64>,
     pub(super) host: Option<u64>,
     pub(super) driver_reserved: Option<u64>,
     pub(super) free: Option<u64>,
@@ -99,6 +100,7 @@ pub(super) struct JsonProcess<'a> {
     pub(super) ended_unix_ms: Option<u64>,
     pub(super) nvml: Option<u64>,
     pub(super) managed: Option<u64>,
+    pub(super) managed_on_cpu: Option<u64>,
     pub(super) allocator: Option<JsonFigures<'a>>,
     pub(super) unavailable: Reasons,
 }

@@ -134,6 +134,9 @@ fn write_memory(out: &mut String, device: &Device, memory: &Partition, room: u16
                 }
                 None => parts.push(("other", memory.other)),
             }
+            if memory.managed > 0 {
+                parts.push(("managed at most", memory.managed));
+            }
             parts.extend(memory.driver.map(|bytes| ("driver", bytes)));
         }
         Basis::Publishers => {}

@@ -9,6 +9,7 @@
 
 mod channel;
 mod descriptors;
+mod managed;
 mod marks;
 mod nvml;
 mod open;
@@ -24,11 +25,13 @@ use gpumem_probe::Facts;
 use serde_json::value::RawValue;
 
 pub(crate) use descriptors::raise_limit as raise_descriptor_limit;
+pub(crate) use managed::driver_root;
 pub(crate) use nvml::{in_driver, named as named_nvml};
 pub(crate) use sampler::{Requests, Samples, start, take_once};
 pub(crate) use slot::Slot;
 
 use channel::Channels;
+use managed::Managed;
 use nvml::Driver;
 use process::ProcessTable;
 
@@ -41,6 +44,7 @@ pub(crate) fn all() -> Vec<Box<dyn Source>> {
         Box::<Driver>::default(),
         Box::<Channels>::default(),
         Box::<ProcessTable>::default(),
+        Box::<Managed>::default(),
     ]
 }
 

@@ -90,7 +90,7 @@ impl Requests {
         }
     }
 
-    fn newest(&self) -> Request {
+    pub(super) fn newest(&self) -> Request {
         self.lock().clone()
     }
 

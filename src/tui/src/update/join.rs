@@ -15,18 +15,22 @@ use crate::model::{
 };
 
 use super::devices::{Told, devices, told};
+use super::managed;
 use super::row;
 
 /// Rebuilds `model.live` from `model.inputs`, of which that of `fresh` is new. The devices' past moves on; what the world was before is returned without.
 pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     let inputs = &model.inputs;
     let mut world = World::of(inputs);
+    world.managed = std::mem::take(&mut model.live.managed);
     world.devices = devices(inputs, &mut model.live.devices);
     if let Some(only) = &model.setup.only {
         world.devices.retain(|d| only.matches(d));
     }
+    managed::divide(&mut world.devices, inputs, &world.managed);
     advance(&mut world.devices, inputs, fresh);
     world.processes = processes(inputs, &world.devices, model);
+    managed::join(&mut world.processes, &world.managed);
     world.past = past_ones(&world.processes, inputs);
     world.findings = super::findings::of(&world, inputs);
     std::mem::replace(&mut model.live, world)

@@ -10,6 +10,7 @@ mod join;
 mod keys;
 mod list;
 mod look;
+mod managed;
 mod map;
 mod mouse;
 mod overview;
@@ -19,6 +20,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod unified;
 
 use std::collections::{HashMap, HashSet};
 
@@ -76,7 +78,14 @@ fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
     }
     // Most look-ups find what the one before did, and to derive everything anew takes long where thousands publish.
     let same = matches!(&sampled.sample, Sample::Processes(found) if *found == model.inputs.processes);
+    let mut managed = None;
+    if let Sample::Managed(sample) = &mut sampled.sample {
+        managed = Some(std::mem::take(sample));
+    }
     let first = model.inputs.keep(sampled);
+    if let Some(sample) = managed {
+        return managed::take(model, &look, at, sample);
+    }
     if same {
         model.live.times.clone_from(&model.inputs.times);
         return Vec::new();
@@ -103,6 +112,7 @@ fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         View::Overview => overview::act(model, action),
         View::Blocks => blocks::act(model, action),
         View::Timeline => timeline::act(model, action),
+        View::Unified => unified::act(model, action),
         View::Demo => demo::act(model, action),
     };
     used.unwrap_or_else(|| keys::everywhere(model, action))

@@ -3,7 +3,7 @@
 use crate::event::{Effect, Mouse, MouseAction};
 use crate::model::{Model, Popup, Target, View};
 
-use super::{demo, map, overview, perform, popup};
+use super::{demo, map, overview, perform, popup, unified};
 
 pub(super) fn act(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.action {
@@ -31,6 +31,7 @@ fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
             model.ui.view = View::Blocks
         }
         Target::Process(id) => overview::select_process(model, Some(id)),
+        Target::Managed(target) => unified::show(model, target),
         Target::Column(column) => popup::sort_by(model, column),
         Target::Bytes { addr, bytes_per_cell } => point(model, addr, bytes_per_cell, column),
         Target::Entry(n) => {
@@ -55,10 +56,11 @@ fn drag(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 }
 
 fn point(model: &mut Model, addr: u64, bytes_per_cell: u64, column: u16) {
-    map::point_at(
-        model,
-        addr.saturating_add(bytes_per_cell.saturating_mul(u64::from(column))),
-    );
+    let addr = addr.saturating_add(bytes_per_cell.saturating_mul(u64::from(column)));
+    match model.ui.view {
+        View::Unified => model.ui.unified.cursor = Some(addr),
+        _ => map::point_at(model, addr),
+    }
 }
 
 fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {

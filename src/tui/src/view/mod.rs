@@ -14,6 +14,7 @@ mod panel;
 mod popup;
 mod theme;
 mod timeline;
+mod unified;
 mod widgets;
 
 #[cfg(test)]
@@ -85,7 +86,7 @@ struct Drawing {
     is_simulated: fn(&Model) -> bool,
 }
 
-const VIEWS: [Drawing; 4] = [
+const VIEWS: [Drawing; 5] = [
     Drawing {
         view: View::Overview,
         draw: overview::draw,
@@ -104,6 +105,12 @@ const VIEWS: [Drawing; 4] = [
             let device = model.selected_device();
             device.is_some_and(|device| device.kind == DeviceKind::Simulated)
         },
+    },
+    Drawing {
+        view: View::Unified,
+        draw: unified::draw,
+        // Simulated devices have no managed memory that the kernel knows.
+        is_simulated: |_| false,
     },
     Drawing {
         view: View::Demo,

@@ -188,7 +188,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     ];
     let own = screen.model.ui.timeline.own;
     if memory.basis == Basis::Driver && !own {
-        entries.push((Ink::Other, "other", memory.other, 3));
+        entries.push((Ink::Other, "other", memory.others(), 3));
     }
     let legend = Legend {
         theme: screen.theme,
@@ -198,8 +198,8 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
         unit: "",
     };
     let legend = legend.line(area.width);
-    let used = match own && memory.other > 0 {
-        true => format!("o shows {} of others", units::bytes(memory.other)),
+    let used = match own && memory.others() > 0 {
+        true => format!("o shows {} of others", units::bytes(memory.others())),
         false => {
             let when = history::newest(screen.model, device);
             format!(

@@ -13,11 +13,12 @@ use crate::view::theme::Ink;
 use crate::view::widgets::{Entry, Legend, MemoryBar, Part};
 use crate::wrap::width;
 
-fn parts(memory: &Partition) -> [Part; 5] {
+fn parts(memory: &Partition) -> [Part; 6] {
     [
         (Ink::Allocated, memory.allocated),
         (Ink::Cached, memory.cached),
         (Ink::Other, memory.other),
+        (Ink::Pending, memory.managed),
         (Ink::Free, memory.free),
         // A GPU has at most one of the two.
         (Ink::Driver, memory.driver.or(memory.host).unwrap_or(0)),
@@ -87,6 +88,9 @@ fn entries(memory: &Partition) -> Vec<Entry> {
         // The driver's share is not reported separately.
         (Basis::Driver, None) => entries.push((Ink::Other, "other and driver", memory.other, 3)),
         (Basis::Publishers, _) => {}
+    }
+    if memory.managed > 0 {
+        entries.push((Ink::Pending, "managed, at most", memory.managed, 1));
     }
     entries.push((Ink::Free, memory.rest(), memory.free, 0));
     entries

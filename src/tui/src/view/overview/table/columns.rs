@@ -51,7 +51,7 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::Cached), 7, 1),
     spec(Shown::Of(Column::Fragmentation), 5, 3),
     spec(Shown::Of(Column::LargestFree), 13, 6),
-    spec(Shown::Of(Column::Managed), 8, 12),
+    spec(Shown::Of(Column::Managed), 10, 2),
     spec(Shown::Ooms, 5, 8),
     spec(Shown::Of(Column::State), 14, 2),
 ];
@@ -214,7 +214,10 @@ impl Listed<'_> {
 
     /// Returns the columns that may be shown. A column that would hold only dashes is left out to save space.
     fn candidates(&self) -> Vec<&'static Spec> {
-        let managed = self.model.listed().any(|p| p.managed.value().is_some());
+        let managed = self
+            .model
+            .listed()
+            .any(|p| p.managed.value().is_some_and(|sums| sums.bytes > 0));
         let jobs = self.model.listed().any(|p| !p.job_text().is_empty());
         let tells = |s: &&Spec| match s.shown {
             Shown::Device => self.several_devices,

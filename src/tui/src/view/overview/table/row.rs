@@ -4,7 +4,7 @@ use gpumem_probe::Reading;
 use gpumem_text::units;
 
 use super::columns::{Shown, has_jobs};
-use crate::model::{Column, Figures, Process, ProcessState, SECOND};
+use crate::model::{Column, Figures, ManagedSums, Process, ProcessState, SECOND};
 use crate::view::layout::ELLIPSIS;
 use crate::view::theme::Ink;
 use crate::words;
@@ -42,7 +42,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
         Shown::Job => (process.job_text(), Ink::Dim),
         Shown::Of(Column::Nvml) if !process.may_be_counted() => ("-".to_owned(), Ink::Dim),
         Shown::Of(Column::Nvml) => reading(&process.nvml),
-        Shown::Of(Column::Managed) => reading(&process.managed),
+        Shown::Of(Column::Managed) => managed(&process.managed),
         Shown::Of(Column::Reserved) => bytes(|f| f.reserved),
         Shown::Of(Column::Allocated) => bytes(|f| f.allocated),
         Shown::Requested => bytes(|f| f.requested),
@@ -177,6 +177,21 @@ pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str)
 /// ended or is in another container.
 fn known(name: String) -> String {
     if name.is_empty() { "?".to_owned() } else { name }
+}
+
+/// Returns the size of managed memory and the share of it that the CPU can reach.
+fn managed(managed: &Reading<ManagedSums>) -> (String, Ink) {
+    match managed {
+        Reading::Value(sums) => match sums.cpu_share() {
+            Some(share) => (
+                format!("{} {:>4}", units::bytes_short(sums.bytes), units::percent(share)),
+                Ink::Plain,
+            ),
+            None => ("0".to_owned(), Ink::Dim),
+        },
+        Reading::Failed(_) => ("-".to_owned(), Ink::Dim),
+        _ => reading(&Reading::Pending),
+    }
 }
 
 fn reading(reading: &Reading<u64>) -> (String, Ink) {

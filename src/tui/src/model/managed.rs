@@ -1,0 +1,409 @@
+//! Managed (unified) memory of processes: how much there is, where its pages are, and how they move.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use gpumem_probe::{BLOCK, BlockMoves, Counters, Events, PAGE, Resident, Target, UvmPolicy};
+
+use super::map_layout::Extents;
+use super::views::View;
+use super::{Model, Nanos, SECOND};
+
+/// Whether the driver's trackers may be attached to processes (`--uvm`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    /// While the Unified view shows a process.
+    #[default]
+    Shown,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the source of managed memory is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ManagedRequest {
+    /// Every process that may have managed memory.
+    pub processes: Vec<Target>,
+    /// The process whose pages are shown one by one.
+    pub shown: Option<Target>,
+    /// The processes whose counters are shown.
+    pub counted: Vec<Target>,
+    /// The process whose events are asked for.
+    pub causes: Option<Target>,
+}
+
+/// One look at managed memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ManagedSample {
+    /// The processes that were looked at.
+    pub processes: BTreeMap<Target, ManagedProcess>,
+    /// The driver's policy; `None` where its module is not loaded.
+    pub policy: Option<UvmPolicy>,
+    /// Events of the process that they were asked of.
+    pub causes: Option<(Target, Causes)>,
+}
+
+/// A process's managed memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ManagedProcess {
+    /// Its size, or a sentence on why that is not known.
+    pub sums: Result<ManagedSums, String>,
+    /// Where its pages are, of the process that is shown.
+    pub pages: Option<Arc<Pages>>,
+    /// The driver's counters.
+    pub counting: Counting,
+}
+
+/// Sums over a process's managed ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ManagedSums {
+    /// Ranges.
+    pub ranges: usize,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Bytes that the CPU can reach; the rest is on a GPU, evicted to the host's memory, or was never touched.
+    pub on_cpu: u64,
+}
+
+impl ManagedSums {
+    /// The most that can be on GPUs, in bytes.
+    pub(crate) fn not_on_cpu(&self) -> u64 {
+        self.bytes.saturating_sub(self.on_cpu)
+    }
+
+    /// The share that the CPU can reach, from 0 to 1; `None` where there is nothing.
+    pub(crate) fn cpu_share(&self) -> Option<f64> {
+        (self.bytes > 0).then(|| self.on_cpu as f64 / self.bytes as f64)
+    }
+}
+
+/// Where the pages of a process were at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// When they were looked at.
+    pub at: Nanos,
+    /// Its ranges, in order.
+    pub ranges: Vec<Resident>,
+    /// Ranges that are not among them.
+    pub left_out: usize,
+}
+
+impl Extents for Pages {
+    const LEAST_CELL: u64 = PAGE;
+
+    fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    fn extent(&self, index: usize) -> (u64, u64) {
+        let range = self.ranges[index].range;
+        (range.start, range.bytes())
+    }
+}
+
+impl Pages {
+    /// The range that an address is in, else the one behind it, else the last.
+    pub(crate) fn nearest(&self, addr: u64) -> Option<usize> {
+        let behind = self.ranges.partition_point(|resident| resident.range.end <= addr);
+        Some(behind.min(self.ranges.len().checked_sub(1)?))
+    }
+
+    /// Bytes of the part `from..to` of a range, by place.
+    pub(crate) fn places(&self, range: usize, (from, to): (u64, u64), causes: Option<&Causes>) -> Places {
+        let Resident { range, spans } = &self.ranges[range];
+        let (from, to) = (from.max(range.start), to.min(range.end));
+        if from >= to {
+            return Places::default();
+        }
+        let page = |addr: u64| ((addr - range.start) / PAGE) as u32;
+        let part = page(from)..page(to.saturating_add(PAGE - 1).min(range.end));
+        let bytes = u64::from(part.end - part.start) * PAGE;
+        let cpu = u64::from(spans.present_in(part)) * PAGE;
+        let mut places = Places {
+            cpu,
+            elsewhere: bytes - cpu,
+            ..Places::default()
+        };
+        let Some(causes) = causes.filter(|_| places.elsewhere > 0) else {
+            return places;
+        };
+        let (gpu, evicted) = causes.moved_to(from, to);
+        // Pages that the CPU can reach again are known better than where their part went last.
+        places.gpu = gpu.min(places.elsewhere);
+        places.evicted = evicted.min(places.elsewhere - places.gpu);
+        places.elsewhere -= places.gpu + places.evicted;
+        places
+    }
+}
+
+/// Bytes by place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The CPU can reach them.
+    pub cpu: u64,
+    /// Their last migration went to a GPU.
+    pub gpu: u64,
+    /// Their last migration was an eviction to the host's memory.
+    pub evicted: u64,
+    /// On a GPU, evicted, or never touched: not known.
+    pub elsewhere: u64,
+}
+
+/// How it stands with a process's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// They are not attached.
+    #[default]
+    Off,
+    /// They are being attached.
+    Pending,
+    /// What they counted since they were attached.
+    On(Counters),
+    /// They cannot be attached: a sentence on why, and what grants it.
+    Refused(String),
+}
+
+/// Why memory of one process moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Causes {
+    /// The driver is asked to deliver events.
+    #[default]
+    Pending,
+    /// What they said until now.
+    On(Box<KnownCauses>),
+    /// They are not delivered: a sentence on why.
+    Refused(String),
+}
+
+/// What events said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownCauses {
+    /// Sums, blocks and processors.
+    pub events: Events,
+    /// Index of each block in `events.blocks`, by its first address.
+    places: HashMap<u64, usize>,
+}
+
+impl KnownCauses {
+    /// Indexes the blocks of `events`.
+    pub(crate) fn new(events: Events) -> KnownCauses {
+        let places = events
+            .blocks
+            .iter()
+            .enumerate()
+            .map(|(n, block)| (block.start, n))
+            .collect();
+        KnownCauses { events, places }
+    }
+
+    /// The block that begins at an address.
+    pub(crate) fn block(&self, start: u64) -> Option<&BlockMoves> {
+        self.events.blocks.get(*self.places.get(&start)?)
+    }
+}
+
+impl Causes {
+    /// What is known, once anything is.
+    pub(crate) fn known(&self) -> Option<&KnownCauses> {
+        match self {
+            Causes::On(known) => Some(known),
+            Causes::Pending | Causes::Refused(_) => None,
+        }
+    }
+
+    /// Bytes of `from..to` whose last migration went to a GPU, and whose last one was an eviction; in parts of 64 KiB.
+    fn moved_to(&self, from: u64, to: u64) -> (u64, u64) {
+        let Some(known) = self.known() else { return (0, 0) };
+        let part = BLOCK / gpumem_probe::PARTS;
+        let (mut gpu, mut evicted) = (0, 0);
+        let mut start = from - from % BLOCK;
+        while start < to {
+            if let Some(block) = known.block(start) {
+                for n in 0..gpumem_probe::PARTS {
+                    let begin = (start + n * part).max(from);
+                    let bytes = (start + (n + 1) * part).min(to).saturating_sub(begin);
+                    gpu += if block.on_gpu & 1 << n != 0 { bytes } else { 0 };
+                    evicted += if block.evicted & 1 << n != 0 { bytes } else { 0 };
+                }
+            }
+            start += BLOCK;
+        }
+        (gpu, evicted)
+    }
+}
+
+/// Points of counters that are kept of a process: a minute at four a second.
+const MOST_POINTS: usize = 240;
+/// The time over which a rate is taken.
+const WINDOW: Nanos = SECOND;
+
+/// The past of a process's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CounterHistory(VecDeque<(Nanos, Counters)>);
+
+/// Bytes and faults a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rates {
+    /// Bytes to GPUs.
+    pub to_gpu: f64,
+    /// Bytes to the CPU.
+    pub to_cpu: f64,
+    /// Faults of the CPU.
+    pub cpu_faults: f64,
+    /// Faults of GPUs.
+    pub gpu_faults: f64,
+}
+
+impl CounterHistory {
+    /// Adds what was counted at a moment. Counters that shrink are another tracker's, and begin anew.
+    pub(crate) fn push(&mut self, at: Nanos, counters: Counters) {
+        if let Some((last, before)) = self.0.back() {
+            let shrank = counters.to_gpu < before.to_gpu
+                || counters.to_cpu < before.to_cpu
+                || counters.cpu_faults < before.cpu_faults
+                || counters.gpu_faults < before.gpu_faults;
+            if shrank {
+                self.0.clear();
+            } else if at <= *last {
+                return;
+            }
+        }
+        if self.0.len() == MOST_POINTS {
+            self.0.pop_front();
+        }
+        self.0.push_back((at, counters));
+    }
+
+    /// Rates over the newest second; `None` before there are two points.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        let &(now, newest) = self.0.back()?;
+        let old = self.0.iter().rev().skip(1);
+        let since = old.clone().find(|(at, _)| now - at >= WINDOW).or(old.last())?;
+        Some(between(*since, (now, newest)))
+    }
+
+    /// What was counted within so long, and over how long that really is.
+    pub(crate) fn within(&self, time: Nanos) -> Option<(Nanos, Counters)> {
+        let &(now, newest) = self.0.back()?;
+        let &(then, oldest) = self.0.iter().find(|(at, _)| now - at <= time)?;
+        Some((now - then, difference(oldest, newest)))
+    }
+
+    /// Rates between each two points, with the time of the later one, oldest first.
+    pub(crate) fn steps(&self) -> impl DoubleEndedIterator<Item = (Nanos, Rates)> {
+        let later = self.0.iter().skip(1);
+        self.0.iter().zip(later).map(|(a, b)| (b.0, between(*a, *b)))
+    }
+}
+
+fn difference(old: Counters, new: Counters) -> Counters {
+    Counters {
+        to_gpu: new.to_gpu.saturating_sub(old.to_gpu),
+        to_cpu: new.to_cpu.saturating_sub(old.to_cpu),
+        cpu_faults: new.cpu_faults.saturating_sub(old.cpu_faults),
+        gpu_faults: new.gpu_faults.saturating_sub(old.gpu_faults),
+    }
+}
+
+fn between((then, old): (Nanos, Counters), (now, new): (Nanos, Counters)) -> Rates {
+    let seconds = now.saturating_sub(then).max(1) as f64 / SECOND as f64;
+    let moved = difference(old, new);
+    Rates {
+        to_gpu: moved.to_gpu as f64 / seconds,
+        to_cpu: moved.to_cpu as f64 / seconds,
+        cpu_faults: moved.cpu_faults as f64 / seconds,
+        gpu_faults: moved.gpu_faults as f64 / seconds,
+    }
+}
+
+/// Everything known of managed memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ManagedWorld {
+    /// The newest sample.
+    pub sample: ManagedSample,
+    /// The past of counters that are attached.
+    pub past: BTreeMap<Target, CounterHistory>,
+}
+
+impl ManagedWorld {
+    /// Takes a sample from `at`. The past of counters that are not attached any more is forgotten.
+    pub(crate) fn take(&mut self, at: Nanos, sample: ManagedSample) {
+        self.past.retain(|target, _| {
+            let process = sample.processes.get(target);
+            process.is_some_and(|process| matches!(process.counting, Counting::On(_)))
+        });
+        for (target, process) in &sample.processes {
+            if let Counting::On(counters) = process.counting {
+                self.past.entry(*target).or_default().push(at, counters);
+            }
+        }
+        self.sample = sample;
+    }
+
+    /// The processes that have managed memory.
+    pub(crate) fn with_memory(&self) -> impl Iterator<Item = (&Target, &ManagedProcess, ManagedSums)> {
+        let all = self.sample.processes.iter();
+        all.filter_map(|(target, process)| {
+            let sums = *process.sums.as_ref().ok()?;
+            (sums.bytes > 0).then_some((target, process, sums))
+        })
+    }
+
+    /// The process of a pid, if it was looked at.
+    pub(crate) fn of_pid(&self, pid: u32) -> Option<(&Target, &ManagedProcess)> {
+        let from = Target { pid, start_time: 0 };
+        let first = self.sample.processes.range(from..).next();
+        first.filter(|(target, _)| target.pid == pid)
+    }
+
+    /// The causes that are known of a process.
+    pub(crate) fn causes_of(&self, target: Target) -> Option<&Causes> {
+        let (of, causes) = self.sample.causes.as_ref()?;
+        (*of == target).then_some(causes)
+    }
+}
+
+impl Model {
+    /// Returns the process that the Unified view shows: the selected one, if it has managed memory and no list is asked for.
+    pub(crate) fn managed_selected(&self) -> Option<Target> {
+        if self.ui.unified.list {
+            return None;
+        }
+        let (target, process) = self.world().managed.of_pid(self.selected_process()?.pid)?;
+        let sums = process.sums.as_ref().ok()?;
+        (sums.bytes > 0).then_some(*target)
+    }
+
+    /// Returns what is asked of the source of managed memory.
+    pub(crate) fn managed_request(&self) -> ManagedRequest {
+        let world = &self.live;
+        let started: HashMap<u32, u64> = self.inputs.processes.iter().map(|p| (p.pid, p.start_time)).collect();
+        let living = world.processes.iter().filter(|p| p.state.alive() && !p.simulated);
+        let mut processes: Vec<Target> = living
+            .filter_map(|p| {
+                Some(Target {
+                    pid: p.pid,
+                    start_time: *started.get(&p.pid)?,
+                })
+            })
+            .collect();
+        processes.sort_unstable();
+        processes.dedup();
+        let managed = || world.managed.with_memory().map(|(target, ..)| *target).collect();
+        let open = self.ui.view == View::Unified;
+        let shown = self.managed_selected().filter(|_| open);
+        let counted = match (self.setup.tracking, open, shown) {
+            (Tracking::Always, ..) | (Tracking::Shown, true, None) => managed(),
+            (Tracking::Shown, true, Some(target)) => vec![target],
+            (Tracking::Shown, false, _) | (Tracking::Never, ..) => Vec::new(),
+        };
+        ManagedRequest {
+            processes,
+            shown,
+            counted,
+            causes: self.ui.unified.causes,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Samples managed memory: the ranges and pages of processes, and the driver's counters of those that are shown.
+//!
+//! Looking at pages takes time in proportion to the memory, so each process is looked at no more often than costs a
+//! hundredth of a core, or a fiftieth where its pages are shown.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gpumem_probe::{ManagedMemory, Root, Target, UvmPolicy, UvmWatch, Watching};
+
+use super::{Requests, Source};
+use crate::clock;
+use crate::model::{
+    Causes, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums, Nanos, Pages, Request,
+    Sample,
+};
+
+/// How often counters are read while somebody looks at them.
+const COUNTED: Duration = Duration::from_millis(250);
+/// How long a change of what is asked for may go unnoticed while trackers are open.
+const NOTICE: Duration = Duration::from_millis(50);
+/// How often the policy is read.
+const POLICY: Nanos = 10_000_000_000;
+/// A process is looked at again after so many times the time that it took: 1 % of a core, and 2 % where its pages are shown.
+const REST: u32 = 100;
+const REST_SHOWN: u32 = 50;
+
+/// What stands for `/` where the driver is concerned.
+pub(crate) fn driver_root() -> Root {
+    let named = std::env::var_os("GPUMEM_UVM").filter(|path| !path.is_empty());
+    named.map_or_else(Root::default, Root::at)
+}
+
+/// Runs this program again, even if its file was replaced meanwhile.
+fn helper() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("uvm-helper");
+    command
+}
+
+/// The processes' managed memory.
+pub(super) struct Managed {
+    root: Root,
+    memory: ManagedMemory,
+    watch: UvmWatch,
+    asked: ManagedRequest,
+    known: BTreeMap<Target, Known>,
+    policy: (Nanos, Option<UvmPolicy>),
+}
+
+/// What was seen of a process, and when it is worth another look.
+struct Known {
+    process: ManagedProcess,
+    due: Instant,
+}
+
+impl Default for Managed {
+    fn default() -> Self {
+        let root = driver_root();
+        Managed {
+            memory: ManagedMemory::new(root.clone()),
+            watch: UvmWatch::new(helper),
+            asked: ManagedRequest::default(),
+            known: BTreeMap::new(),
+            policy: (0, None),
+            root,
+        }
+    }
+}
+
+impl Source for Managed {
+    fn name(&self) -> &'static str {
+        "uvm"
+    }
+
+    fn sample(&mut self, request: &Request) -> Sample {
+        let asked = request.managed.clone();
+        let now = clock::now();
+        if self.policy.1.is_none() || now.saturating_sub(self.policy.0) > POLICY {
+            self.policy = (now, UvmPolicy::read(&self.root));
+        }
+        self.known.retain(|target, _| asked.processes.contains(target));
+        for &target in &asked.processes {
+            let shown = asked.shown == Some(target);
+            let stale = |known: &Known| known.due <= Instant::now() || (shown && known.process.pages.is_none());
+            if self.known.get(&target).is_none_or(stale) {
+                let known = self.look(target, shown);
+                self.known.insert(target, known);
+            }
+        }
+        self.watch.set(&asked.counted, asked.causes);
+        self.watch.wait(Duration::ZERO);
+        let mut processes = BTreeMap::new();
+        for (target, known) in &mut self.known {
+            known.process.counting = counting(&self.watch, *target);
+            if asked.shown != Some(*target) {
+                known.process.pages = None;
+            }
+            processes.insert(*target, known.process.clone());
+        }
+        let causes = self.causes();
+        self.asked = asked;
+        Sample::Managed(ManagedSample {
+            processes,
+            policy: self.policy.1,
+            causes,
+        })
+    }
+
+    fn wait(&mut self, pace: Duration, requests: &Requests) -> bool {
+        let unlike = |asked: &ManagedRequest, request: &Request| request.managed != *asked;
+        if self.asked.counted.is_empty() && self.asked.causes.is_none() {
+            requests.sleep_unless(pace, |request| unlike(&self.asked, request));
+            return true;
+        }
+        let until = Instant::now() + COUNTED.min(pace);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || unlike(&self.asked, &requests.newest()) {
+                return true;
+            }
+            self.watch.wait(left.min(NOTICE));
+        }
+    }
+}
+
+impl Managed {
+    fn look(&mut self, target: Target, shown: bool) -> Known {
+        let began = Instant::now();
+        let (sums, pages) = match self.pages(target) {
+            Ok(pages) => (Ok(sums(&pages)), Some(Arc::new(pages)).filter(|_| shown)),
+            Err(why) => (Err(why), None),
+        };
+        let took = began.elapsed();
+        Known {
+            process: ManagedProcess {
+                sums,
+                pages,
+                counting: Counting::Off,
+            },
+            due: Instant::now() + took * if shown { REST_SHOWN } else { REST },
+        }
+    }
+
+    fn pages(&mut self, target: Target) -> Result<Pages, String> {
+        let denied = |e: std::io::Error| match e.kind() {
+            std::io::ErrorKind::PermissionDenied => "it is another user's: run gpumem-tui as root".to_owned(),
+            _ => format!("its memory map cannot be read: {e}"),
+        };
+        let (ranges, left_out) = self.memory.ranges(target.pid).map_err(denied)?;
+        let at = clock::now();
+        let ranges = match ranges.is_empty() {
+            true => Vec::new(),
+            false => self.memory.residency(target.pid, &ranges).map_err(denied)?,
+        };
+        Ok(Pages { at, ranges, left_out })
+    }
+
+    fn causes(&self) -> Option<(Target, Causes)> {
+        let (target, state) = self.watch.events_state()?;
+        let causes = match state {
+            Watching::Pending => Causes::Pending,
+            Watching::Off(why) => Causes::Refused(why.clone()),
+            Watching::On => match self.watch.events() {
+                Some(events) => Causes::On(Box::new(KnownCauses::new(events))),
+                None => Causes::Pending,
+            },
+        };
+        Some((target, causes))
+    }
+}
+
+fn counting(watch: &UvmWatch, target: Target) -> Counting {
+    match watch.state(target) {
+        None => Counting::Off,
+        Some(Watching::Pending) => Counting::Pending,
+        Some(Watching::Off(why)) => Counting::Refused(why.clone()),
+        Some(Watching::On) => watch.counters(target).map_or(Counting::Pending, Counting::On),
+    }
+}
+
+fn sums(pages: &Pages) -> ManagedSums {
+    let ranges = &pages.ranges;
+    ManagedSums {
+        ranges: ranges.len() + pages.left_out,
+        bytes: ranges.iter().fold(0, |sum: u64, r| sum.saturating_add(r.range.bytes())),
+        on_cpu: ranges
+            .iter()
+            .map(|r| u64::from(r.spans.present()) * gpumem_probe::PAGE)
+            .sum(),
+    }
+}

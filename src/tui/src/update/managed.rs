@@ -1,0 +1,76 @@
+//! Managed memory: keeps its samples, and joins it to processes and devices.
+
+use std::collections::HashSet;
+
+use gpumem_probe::{Reading, Target};
+
+use crate::event::Effect;
+use crate::model::{Device, Inputs, ManagedSample, ManagedSums, ManagedWorld, Model, Nanos, Process, SourceId, View};
+
+use super::devices::{Told, told};
+use super::{derive, look::Look};
+
+/// Keeps a sample. Counters change with each; the rest is derived anew only when sizes have changed.
+pub(super) fn take(model: &mut Model, look: &Look, at: Nanos, sample: ManagedSample) -> Vec<Effect> {
+    let sums = |sample: &ManagedSample| -> Vec<(Target, Result<ManagedSums, String>)> {
+        let all = sample.processes.iter();
+        all.map(|(target, process)| (*target, process.sums.clone())).collect()
+    };
+    let same = sums(&model.live.managed.sample) == sums(&sample);
+    model.live.managed.take(at, sample);
+    model.live.times.clone_from(&model.inputs.times);
+    let mut effects = match same {
+        true => Vec::new(),
+        false => derive(model, SourceId::Managed, look),
+    };
+    if model.ui.view == View::Unified && !model.paused() {
+        effects.push(Effect::DrawSoon);
+    }
+    effects
+}
+
+/// Notes each process's managed memory in its first row: which device it is on is not known.
+pub(super) fn join(processes: &mut [Process], managed: &ManagedWorld) {
+    let mut noted = HashSet::new();
+    for process in processes.iter_mut().filter(|p| p.state.alive() && !p.simulated) {
+        if let Some((_, found)) = managed.of_pid(process.pid) {
+            process.managed = match &found.sums {
+                _ if !noted.insert(process.pid) => Reading::Failed("it is told in the first row of the process".into()),
+                Ok(sums) => Reading::Value(*sums),
+                Err(why) => Reading::Failed(why.clone()),
+            };
+        }
+    }
+}
+
+/// Divides what others use on each device: what NVML counts and no process that it lists has is at most managed memory, where
+/// there is any.
+pub(super) fn divide(devices: &mut [Device], inputs: &Inputs, managed: &ManagedWorld) {
+    for Told {
+        key,
+        memory,
+        processes,
+        alone,
+    } in told(inputs)
+    {
+        let (Reading::Value(memory), Reading::Value(list), true) = (memory, processes, alone) else {
+            continue;
+        };
+        let known = list
+            .iter()
+            .try_fold(0u64, |sum, process| Some(sum.saturating_add(*process.used.value()?)));
+        let (Some(known), Some(used)) = (known, memory.used) else {
+            continue;
+        };
+        let not_on_cpu = list
+            .iter()
+            .filter_map(|process| managed.of_pid(process.pid)?.1.sums.as_ref().ok())
+            .fold(0u64, |sum, sums| sum.saturating_add(sums.not_on_cpu()));
+        let bound = used.saturating_sub(known).min(not_on_cpu);
+        if let Some(device) = devices.iter_mut().find(|device| device.key == key)
+            && let Reading::Value(parts) = &mut device.memory
+        {
+            parts.set_managed(bound);
+        }
+    }
+}

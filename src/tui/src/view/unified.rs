@@ -1,0 +1,191 @@
+//! Unified: managed memory of a process, how it moves and where its pages are; or the list of all processes that have some.
+
+mod causes;
+mod list;
+mod policy;
+mod traffic;
+
+use std::sync::Arc;
+
+use gpumem_probe::Target as ManagedTarget;
+use gpumem_text::units::{self, plural, round_size};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Pages, Places, Target};
+use crate::view::Screen;
+use crate::view::theme::Ink;
+use crate::view::widgets::{PLACES, ResidencyMap, ResidencyState, place_sign};
+use crate::wrap::width;
+
+/// Draws the view.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
+    let model = screen.model;
+    let managed = &model.world().managed;
+    let shown = model.managed_selected();
+    let found = shown.and_then(|target| Some((target, managed.sample.processes.get(&target)?)));
+    match found {
+        Some((target, process)) => {
+            if let Ok(sums) = process.sums {
+                one(screen, area, target, process, sums);
+            }
+        }
+        None => list::draw(screen, area),
+    }
+}
+
+/// Draws one process: its traffic, its map, why it moves, and the policy in force.
+fn one(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &ManagedProcess, sums: ManagedSums) {
+    let causes = screen.model.world().managed.causes_of(target);
+    let cause_lines = causes.map_or(0, |causes| causes::height(causes, area.height));
+    let traffic_lines = match area.height {
+        ..12 => 2,
+        12..20 => 5,
+        20..30 => 8,
+        _ => 11,
+    };
+    let policy_lines = u16::from(area.height >= 16);
+    let [traffic, map, why, policy] = Layout::vertical([
+        Constraint::Length(traffic_lines),
+        Constraint::Min(3),
+        Constraint::Length(cause_lines),
+        Constraint::Length(policy_lines),
+    ])
+    .areas(area);
+    traffic::draw(screen, traffic, target, process);
+    draw_map(screen, map, target, process, sums);
+    if let Some(causes) = causes {
+        causes::draw(screen, why, causes);
+    }
+    policy::draw(screen, policy);
+}
+
+fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &ManagedProcess, sums: ManagedSums) {
+    let model = screen.model;
+    let title = format!(
+        "{} managed in {}",
+        units::bytes(sums.bytes),
+        plural(sums.ranges as u64, "range")
+    );
+    let Some(pages) = &process.pages else {
+        let inside = screen.panel(area, &title, "");
+        let text = Span::styled("Its pages are being looked at.", screen.theme.ink(Ink::Dim));
+        screen.render(text, inside);
+        return;
+    };
+    let age = model.now.saturating_sub(pages.at);
+    let note = format!("{:.1} s ago", age as f64 / 1e9);
+    let inside = screen.panel(area, &title, &note);
+    let foot = inside.height.min(2).min(inside.height.saturating_sub(2));
+    let [cells, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(foot)]).areas(inside);
+    let causes = model.world().managed.causes_of(target);
+    let widget = ResidencyMap {
+        theme: screen.theme,
+        pages,
+        causes,
+        cursor: model.ui.unified.cursor,
+        zoom: model.ui.unified.zoom,
+    };
+    let mut drawn = ResidencyState::default();
+    screen.render_stateful(widget, cells, &mut drawn);
+    for &(area, addr) in &drawn.strips {
+        let bytes_per_cell = drawn.geometry.layout.bytes_per_cell;
+        screen.hit(area, Target::Bytes { addr, bytes_per_cell });
+    }
+    screen.hits.pages = drawn.geometry;
+    let [first, second] = Layout::vertical([Constraint::Length(1); 2]).areas(foot);
+    legend(screen, first, pages, causes, &drawn);
+    if let Some(under) = drawn.under {
+        under_cursor(screen, second, drawn.geometry.layout.bytes_per_cell, under, causes);
+    }
+}
+
+/// Draws what the colours mean, with the bytes of each place.
+fn legend(screen: &mut Screen<'_>, area: Rect, pages: &Arc<Pages>, causes: Option<&Causes>, drawn: &ResidencyState) {
+    let theme = screen.theme;
+    let dim = theme.ink(Ink::Dim);
+    let sums = (0..pages.ranges.len()).fold(Places::default(), |sum, n| {
+        let range = pages.ranges[n].range;
+        let places = pages.places(n, (range.start, range.end), causes);
+        Places {
+            cpu: sum.cpu + places.cpu,
+            gpu: sum.gpu + places.gpu,
+            evicted: sum.evicted + places.evicted,
+            elsewhere: sum.elsewhere + places.elsewhere,
+        }
+    });
+    let known = causes.is_some_and(|causes| causes.known().is_some());
+    let figures = [sums.cpu, sums.gpu, sums.evicted, sums.elsewhere];
+    let mut line = Line::raw(format!(
+        "1 cell = {}   ",
+        round_size(drawn.geometry.layout.bytes_per_cell)
+    ));
+    for ((ink, name), bytes) in PLACES.into_iter().zip(figures) {
+        let named = match (ink, known) {
+            // Before any event no page is known to be on a GPU.
+            (Ink::Allocated | Ink::Pending, false) => continue,
+            (Ink::Pending, true) if bytes == 0 => continue,
+            (Ink::Other, true) => "unknown or never touched",
+            _ => name,
+        };
+        let figure = format!(" {}   ", units::bytes_short(bytes));
+        let entry = [
+            place_sign(&theme, ink),
+            Span::styled(format!(" {named}"), dim),
+            Span::raw(figure),
+        ];
+        let wide: u16 = entry.iter().map(|span| width(&span.content)).sum();
+        if width(&line.to_string()) + wide <= area.width + 3 {
+            line.extend(entry);
+        }
+    }
+    screen.render(line, area);
+}
+
+/// Draws what the cell under the cursor holds.
+fn under_cursor(
+    screen: &mut Screen<'_>,
+    area: Rect,
+    cell: u64,
+    (start, places): (u64, Places),
+    causes: Option<&Causes>,
+) {
+    let mut parts = vec![format!("{start:x}")];
+    for (name, bytes) in [
+        ("on the CPU", places.cpu),
+        ("on the GPU", places.gpu),
+        ("evicted", places.evicted),
+        ("not on the CPU", places.elsewhere),
+    ] {
+        if bytes > 0 {
+            parts.push(format!("{} {name}", units::bytes_short(bytes)));
+        }
+    }
+    let block = causes.and_then(Causes::known).filter(|_| cell <= gpumem_probe::BLOCK);
+    if let Some(block) = block.and_then(|known| known.block(start - start % gpumem_probe::BLOCK)) {
+        let moved = format!(
+            "its 2 MiB block: {} to the GPU, {} to the CPU, {}{}",
+            units::bytes_short(block.to_gpu),
+            units::bytes_short(block.to_cpu),
+            plural(block.count.into(), "migration"),
+            if block.thrashed { ", thrashing" } else { "" }
+        );
+        parts.push(moved);
+    }
+    let marker = if screen.theme.ascii { "@ " } else { "◆ " };
+    let line = Line::from(vec![
+        Span::styled(marker, screen.theme.ink(Ink::Accent)),
+        Span::raw(parts.join("  ")),
+    ]);
+    screen.render(line, area);
+}
+
+/// Says how it stands with counters that are not on.
+fn counting_text(counting: &Counting) -> Option<String> {
+    match counting {
+        Counting::On(_) => None,
+        Counting::Off => Some("counters are off (--uvm off)".into()),
+        Counting::Pending => Some("counters are being attached".into()),
+        Counting::Refused(why) => Some(format!("no counters: {why}")),
+    }
+}

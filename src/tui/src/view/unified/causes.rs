@@ -1,0 +1,103 @@
+//! Why managed memory of a process moves, as the driver's events say.
+
+use gpumem_probe::{Cause, Direction};
+use gpumem_text::units::{self, count, plural};
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Paragraph, Wrap};
+
+use crate::model::{Causes, KnownCauses};
+use crate::view::Screen;
+use crate::view::theme::Ink;
+
+/// Returns the lines that the panel takes in a view of so many.
+pub(super) fn height(causes: &Causes, view: u16) -> u16 {
+    match (causes.known(), view) {
+        (_, ..14) => 0,
+        (None, _) => 4,
+        (Some(_), 14..26) => 6,
+        (Some(_), _) => 11,
+    }
+}
+
+/// Draws the panel.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, causes: &Causes) {
+    if area.is_empty() {
+        return;
+    }
+    let inside = screen.panel(area, "Causes", "c ends them: faults take half as long again");
+    let text = match causes {
+        Causes::Pending => Text::styled("The driver is asked for events.", screen.theme.ink(Ink::Dim)),
+        Causes::Refused(why) => Text::styled(format!("no causes: {why}"), screen.theme.ink(Ink::Warning)),
+        Causes::On(known) => Text::from(lines(screen, known, inside.height)),
+    };
+    screen.render(Paragraph::new(text).wrap(Wrap { trim: false }), inside);
+}
+
+/// The names of causes, as nsys has them.
+const NAMES: [(Cause, &str); 6] = [
+    (Cause::Fault, "fault (coherence)"),
+    (Cause::Prefetch, "driver's prefetch"),
+    (Cause::User, "user (prefetch call)"),
+    (Cause::Eviction, "eviction"),
+    (Cause::AccessCounters, "access counters"),
+    (Cause::Other, "unknown"),
+];
+
+fn lines(screen: &Screen<'_>, known: &KnownCauses, room: u16) -> Vec<Line<'static>> {
+    let sums = &known.events.sums;
+    let dim = screen.theme.ink(Ink::Dim);
+    let mut lines = vec![Line::styled(
+        format!(
+            "{:<22} {:>10} {:>10}  {:>10} {:>10}",
+            "", "H>D bytes", "migrations", "D>H bytes", "migrations"
+        ),
+        dim,
+    )];
+    for (cause, name) in NAMES {
+        let [to_gpu, to_cpu] = [Direction::HostToDevice, Direction::DeviceToHost].map(|d| sums.moves(cause, d));
+        if to_gpu.count + to_cpu.count == 0 && !matches!(cause, Cause::Fault) {
+            continue;
+        }
+        lines.push(Line::from(format!(
+            "{name:<22} {:>10} {:>10}  {:>10} {:>10}",
+            units::bytes_short(to_gpu.bytes),
+            count(to_gpu.count),
+            units::bytes_short(to_cpu.bytes),
+            count(to_cpu.count)
+        )));
+    }
+    let all = sums.migrations.iter().flatten();
+    let (moves, bytes) = all.fold((0u64, 0u64), |(n, bytes), m| {
+        (n + m.count, bytes.saturating_add(m.bytes))
+    });
+    let mean = bytes.checked_div(moves).map_or_else(|| "-".to_owned(), units::bytes);
+    let mut rest = vec![Span::raw(format!(
+        "mean migration {mean}   thrashing pages {}   throttled {}   mapped remotely {}",
+        count(sums.thrashing),
+        count(sums.throttled),
+        count(sums.remote)
+    ))];
+    if sums.dropped > 0 {
+        let text = format!("   {} dropped: figures are too low", plural(sums.dropped, "event"));
+        rest.push(Span::styled(text, screen.theme.ink(Ink::Warning)));
+    }
+    lines.push(Line::from(rest));
+    let mut blocks: Vec<_> = known.events.blocks.iter().collect();
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.to_gpu.saturating_add(block.to_cpu)));
+    let left = usize::from(room).saturating_sub(lines.len() + 1);
+    if left > 0 && !blocks.is_empty() {
+        lines.push(Line::styled("Blocks of 2 MiB that move most", dim));
+        lines.extend(blocks.iter().take(left).map(|block| {
+            Line::from(format!(
+                "{:<22x} {:>10} {:>10}  {:>10} {}",
+                block.start,
+                units::bytes_short(block.to_gpu),
+                count(block.count.into()),
+                units::bytes_short(block.to_cpu),
+                if block.thrashed { " thrashing" } else { "" }
+            ))
+        }));
+    }
+    lines
+}

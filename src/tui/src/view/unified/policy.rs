@@ -1,0 +1,79 @@
+//! The driver's policy in force, in words.
+
+use gpumem_probe::UvmPolicy;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use crate::view::Screen;
+use crate::view::layout::clip;
+use crate::view::theme::Ink;
+
+/// Draws the policy in a line.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
+    let policy = screen.model.world().managed.sample.policy;
+    let text = policy.map_or_else(
+        || "The driver's policy is not known.".to_owned(),
+        |policy| words(&policy),
+    );
+    let line = Line::styled(clip(&format!(" {text}"), area.width), screen.theme.ink(Ink::Dim));
+    screen.render(line, area);
+}
+
+/// Returns the policy in words. What the driver does not tell is left out.
+fn words(policy: &UvmPolicy) -> String {
+    let mut parts = Vec::new();
+    match (policy.prefetch, policy.prefetch_threshold) {
+        (Some(false), _) => parts.push("driver's prefetch off".to_owned()),
+        (Some(true), Some(percent)) => parts.push(format!("driver's prefetch on (from {percent} % of a part)")),
+        (Some(true), None) => parts.push("driver's prefetch on".to_owned()),
+        (None, _) => {}
+    }
+    match (policy.thrashing, policy.thrashing_threshold, policy.thrashing_lapse) {
+        (Some(false), ..) => parts.push("thrashing not detected".to_owned()),
+        (Some(true), Some(times), Some(lapse)) => {
+            parts.push(format!("thrashing: {times} moves of a page within {lapse} µs"))
+        }
+        (Some(true), ..) => parts.push("thrashing detected".to_owned()),
+        (None, ..) => {}
+    }
+    parts.extend(policy.access_counters.map(|mode| match mode {
+        0 => "access counters off".to_owned(),
+        1.. => "access counters migrate".to_owned(),
+        _ => "access counters only with ATS".to_owned(),
+    }));
+    parts.extend(policy.hmm_disabled.map(|off| match off {
+        true => "HMM off".to_owned(),
+        false => "HMM on".to_owned(),
+    }));
+    format!("Policy: {}", parts.join(" · "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_of_a_default_driver_is_in_words() {
+        let policy = UvmPolicy {
+            prefetch: Some(true),
+            prefetch_threshold: Some(51),
+            thrashing: Some(true),
+            thrashing_threshold: Some(3),
+            thrashing_lapse: Some(500),
+            access_counters: Some(-1),
+            hmm_disabled: Some(false),
+            ats: Some(true),
+        };
+        assert_eq!(
+            words(&policy),
+            "Policy: driver's prefetch on (from 51 % of a part) · thrashing: 3 moves of a page within 500 µs · \
+             access counters only with ATS · HMM on"
+        );
+        let off = UvmPolicy {
+            prefetch: Some(false),
+            thrashing: Some(false),
+            ..UvmPolicy::default()
+        };
+        assert_eq!(words(&off), "Policy: driver's prefetch off · thrashing not detected");
+    }
+}

@@ -1,0 +1,157 @@
+//! How a process's managed memory moves: rates, totals, what they say of prefetching, and a graph of both directions.
+
+use gpumem_probe::{BLOCK, Counters, Target};
+use gpumem_text::units::{self, count, count_short};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Paragraph, Wrap};
+
+use super::counting_text;
+use crate::model::{CounterHistory, Counting, ManagedProcess, Rates};
+use crate::view::Screen;
+use crate::view::layout::{ELLIPSIS, clip};
+use crate::view::theme::Ink;
+use crate::view::widgets::StackedGraph;
+
+/// Draws the panel.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process: &ManagedProcess) {
+    let model = screen.model;
+    let name = model
+        .selected_process()
+        .map_or_else(String::new, |p| p.name_in(60, ELLIPSIS));
+    let title = format!("{}: {name}", target.pid);
+    let title = title.trim_end_matches([':', ' ']);
+    let inside = match area.height {
+        ..4 => area,
+        _ => screen.panel(area, title, "unified memory"),
+    };
+    let (Counting::On(total), Some(past)) = (&process.counting, model.world().managed.past.get(&target)) else {
+        let text = counting_text(&process.counting).unwrap_or_else(|| "counters are being attached".into());
+        let text = Text::styled(text, screen.theme.ink(Ink::Dim));
+        screen.render(Paragraph::new(text).wrap(Wrap { trim: true }), inside);
+        return;
+    };
+    let figures = inside.height.min(3);
+    let [lines, graphs] = Layout::vertical([Constraint::Length(figures), Constraint::Min(0)]).areas(inside);
+    let rows: [Rect; 3] = Layout::vertical([Constraint::Length(1); 3]).areas(lines);
+    let rates = past.rates().unwrap_or_default();
+    let line = |bytes: f64, all: u64, faults: f64, faults_all: u64, [to, who, ink]: [Text3; 3]| {
+        vec![
+            Span::styled(format!("{to}  "), screen.theme.ink(ink.ink())),
+            Span::styled(
+                format!("{:>12}/s", units::bytes(bytes as u64)),
+                screen.theme.ink(Ink::Strong),
+            ),
+            Span::styled(format!("  total {:<11}", units::bytes(all)), screen.theme.ink(Ink::Dim)),
+            Span::raw(format!("  {who} faults {:>7}/s", count_short(faults as u64))),
+            Span::styled(format!("  total {}", count(faults_all)), screen.theme.ink(Ink::Dim)),
+        ]
+    };
+    let to_gpu = line(
+        rates.to_gpu,
+        total.to_gpu,
+        rates.gpu_faults,
+        total.gpu_faults,
+        [
+            Text3("H>D", Ink::Allocated),
+            Text3("GPU", Ink::Plain),
+            Text3("", Ink::Allocated),
+        ],
+    );
+    let to_cpu = line(
+        rates.to_cpu,
+        total.to_cpu,
+        rates.cpu_faults,
+        total.cpu_faults,
+        [
+            Text3("D>H", Ink::Cached),
+            Text3("CPU", Ink::Plain),
+            Text3("", Ink::Cached),
+        ],
+    );
+    let sign = clip(&prefetch_sign(past, total), inside.width);
+    let sign = Line::styled(sign, screen.theme.ink(Ink::Dim));
+    for (line, row) in [Line::from(to_gpu), Line::from(to_cpu), sign].into_iter().zip(rows) {
+        screen.render(line, row.intersection(lines));
+    }
+    draw_graphs(screen, graphs, past);
+}
+
+/// A text with its meaning.
+#[derive(Clone, Copy)]
+struct Text3(&'static str, Ink);
+
+impl Text3 {
+    fn ink(self) -> Ink {
+        self.1
+    }
+}
+
+impl std::fmt::Display for Text3 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Says what the faults of the last ten seconds mean. One CPU fault moves a page; the driver's prefetch brings the rest of the 2 MiB
+/// block in steps that double, so that sequential use takes six faults a block (measured), and page by page 512.
+fn prefetch_sign(past: &CounterHistory, total: &Counters) -> String {
+    let recent = past.within(10_000_000_000).map_or(*total, |(_, counters)| counters);
+    let per_block = |faults: u64, bytes: u64| faults as f64 / (bytes as f64 / BLOCK as f64);
+    let mut parts = Vec::new();
+    if recent.to_cpu >= BLOCK {
+        let faults = per_block(recent.cpu_faults, recent.to_cpu);
+        let sign = match faults {
+            ..0.5 => "explicit prefetch",
+            0.5..16.0 => "the driver's prefetch works",
+            16.0..128.0 => "the driver's prefetch helps little",
+            _ => "page by page: prefetch before the CPU uses it",
+        };
+        parts.push(format!("D>H {faults:.1} CPU faults per 2 MiB: {sign}"));
+    }
+    if recent.to_gpu >= BLOCK {
+        let faults = per_block(recent.gpu_faults, recent.to_gpu);
+        let sign = match faults {
+            ..0.5 => "explicit prefetch",
+            _ => "on demand",
+        };
+        parts.push(format!("H>D {faults:.0} GPU faults per 2 MiB: {sign}"));
+    }
+    match parts.is_empty() {
+        true => "Nothing moved in the last ten seconds.".to_owned(),
+        false => parts.join("   "),
+    }
+}
+
+/// Draws both directions over the last minute, at the same scale.
+fn draw_graphs(screen: &mut Screen<'_>, area: Rect, past: &CounterHistory) {
+    if area.height < 2 {
+        return;
+    }
+    let steps: Vec<Rates> = past.steps().map(|(_, rates)| rates).collect();
+    let most = steps.iter().map(|r| r.to_gpu.max(r.to_cpu)).fold(0.0, f64::max);
+    let scale = format!("{}/s", units::bytes_short(most as u64));
+    let [graph, label] = Layout::horizontal([Constraint::Min(0), Constraint::Length(9)]).areas(area);
+    let halves: [Rect; 2] = Layout::vertical([Constraint::Fill(1); 2]).areas(graph);
+    let theme = screen.theme;
+    for (half, ink, of) in [
+        (halves[0], Ink::Allocated, (|r: &Rates| r.to_gpu) as fn(&Rates) -> f64),
+        (halves[1], Ink::Cached, |r| r.to_cpu),
+    ] {
+        let room = usize::from(half.width);
+        let newest = &steps[steps.len().saturating_sub(room)..];
+        let blank = room - newest.len();
+        let known = newest
+            .iter()
+            .map(|rates| Some([if most > 0.0 { of(rates) / most } else { 0.0 }]));
+        let columns: Vec<Option<[f64; 1]>> = std::iter::repeat_n(None, blank).chain(known).collect();
+        let widget = StackedGraph {
+            theme,
+            layers: &[ink],
+            columns: &columns,
+        };
+        screen.render(widget, half);
+    }
+    let label = Rect { height: 1, ..label };
+    screen.render(Line::styled(format!(" {scale}"), theme.ink(Ink::Dim)), label);
+}
