@@ -78,8 +78,9 @@ fn deferrable_events(ring: usize) -> u64 {
 pub(crate) struct CellWriter {
     ticket: u64,
     lacks: [Touched; 2],
-    /// Operations before this event may defer their figures; and for how many events they may after a cell was written.
+    /// The last event to which an operation may defer its figures.
     until: u64,
+    /// Number of events after a write of a cell to which figures may be deferred.
     most: u64,
 }
 

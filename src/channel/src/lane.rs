@@ -13,7 +13,7 @@ use crate::format::lane;
 use crate::format::words::LANE_CELL;
 use crate::layout::Layout;
 use crate::map::Map;
-use crate::operation::{Operation, Told};
+use crate::operation::{Operation, Published};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::BlockState;
 use crate::stats::LaneFigures;
@@ -91,7 +91,11 @@ impl<M: Words> LaneWriter<M> {
     /// Publishes an operation like [`Writer::operation`](crate::writer::Writer::operation). With `KNOWN` the block is
     /// already in its slot, and only the words that change are stored.
     #[inline(always)]
-    pub(crate) fn operation<const KNOWN: bool>(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
+    pub(crate) fn operation<const KNOWN: bool>(
+        &mut self,
+        time: u64,
+        operation: &Operation<'_, impl Facts>,
+    ) -> Published {
         let Operation {
             kind,
             slot,
@@ -101,7 +105,7 @@ impl<M: Words> LaneWriter<M> {
             split,
         } = *operation;
         let Some(words) = here(&self.memory, self.open) else {
-            return Told {
+            return Published {
                 stored: true,
                 figures_due: false,
             };
@@ -122,7 +126,7 @@ impl<M: Words> LaneWriter<M> {
             }
             _ => put::block::<KNOWN, _>(words, slots, ticket, record, block),
         };
-        Told {
+        Published {
             stored,
             figures_due: !self.cells.defers(self.events),
         }
@@ -192,7 +196,7 @@ impl Lane {
     /// Publishes an operation like [`Publisher::operation`](crate::Publisher::operation), on a block that this lane was
     /// lent. The figures that may be due are the lane's.
     #[inline(always)]
-    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
+    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Published {
         let time = self.clock.operation(operation.block.size(), self.writer.events);
         self.writer.operation::<false>(time, operation)
     }
@@ -200,7 +204,7 @@ impl Lane {
     /// Publishes an operation like [`Lane::operation`] on a block whose slot already has its address, size and stream:
     /// only its state, tag and requested size are stored.
     #[inline(always)]
-    pub fn operation_again(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
+    pub fn operation_again(&mut self, operation: &Operation<'_, impl Facts>) -> Published {
         let time = self.clock.operation(operation.block.size(), self.writer.events);
         self.writer.operation::<true>(time, operation)
     }
@@ -212,7 +216,7 @@ impl Lane {
         self.writer.block(slot, self.clock.now(), state, block, next)
     }
 
-    /// Publishes the lane's figures. To be called when [`Told::figures_due`] is set.
+    /// Publishes the lane's figures. To be called when [`Published::figures_due`] is set.
     #[inline]
     pub fn figures(&mut self, figures: &LaneFigures) {
         self.writer.figures(figures);

@@ -139,7 +139,7 @@ pub use facts::{Facts, Place, Unheld};
 pub use found::Found;
 pub use lane::Lane;
 pub use map::Process;
-pub use operation::{Operation, Split, Told};
+pub use operation::{Operation, Published, Split};
 pub use options::Options;
 pub use publisher::Publisher;
 pub use reader::Reader;

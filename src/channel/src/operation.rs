@@ -24,7 +24,7 @@ pub struct Operation<'a, F = Block> {
 
 /// The result of publishing an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Published {
     /// Whether the table has a slot for the block.
     pub stored: bool,
     /// Whether the device's figures must be published now, with everything that changed since they last were. Otherwise

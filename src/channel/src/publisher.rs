@@ -10,7 +10,7 @@ use crate::close_handle::CloseHandle;
 use crate::facts::Facts;
 use crate::lane::Lane;
 use crate::map::{LockedFile, Map};
-use crate::operation::{Operation, Split, Told};
+use crate::operation::{Operation, Published, Split};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
 use crate::stats::DeviceStats;
 use crate::writer::{Structure, Writer};
@@ -136,7 +136,7 @@ impl Publisher {
     /// calls defer the figures to their events: the figures must change exactly as PyTorch defines for the operation,
     /// or the caller must call [`Publisher::stats`].
     #[inline(always)]
-    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
+    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Published {
         let time = self.clock.operation(operation.block.size(), self.writer.events());
         self.writer.operation(time, operation)
     }

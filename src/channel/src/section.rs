@@ -11,13 +11,15 @@
 //! - Records may grow at their end: a reader uses the words of each record that it knows, and refuses shorter records.
 //!
 //! # Adding a section
-//! Four files of this crate change: 1. `section/NAME.rs`, new: the record as a plain type and as words, a method of
-//! [`Publisher`](crate::Publisher) that stores one (`Writer::record` guards it with its sequence word), a function that
-//! reads all of them into a [`Snapshot`] (`Source::changed` reads guarded records), and their tests. 2. `section.rs`:
-//! the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free number and
-//! that function. 3. `snapshot.rs`: a field, which is `None` where the file has no such section: what an old file does
-//! not tell is not zero. 4. `options.rs`: how many records there is room for, if the program is to choose. None by
-//! default keeps the files of programs that have nothing to say as they are.
+//! Four files of this crate change:
+//! 1. `section/NAME.rs`, new: the record as a plain type and as words, a method of [`Publisher`](crate::Publisher) that
+//!    stores one (`Writer::record` guards it with its sequence word), a function that reads all of them into a
+//!    [`Snapshot`] (`Source::changed` reads guarded records), and their tests.
+//! 2. `section.rs`: the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free
+//!    number and that function.
+//! 3. `snapshot.rs`: a field, which is `None` if the file has no such section: missing data is not zero.
+//! 4. `options.rs`: the number of records, if the program is to choose it. A default of none keeps the files of programs
+//!    that do not use the section as they are.
 //!
 //! The number of a kind is never used again, and the meaning of a word never changes.
 

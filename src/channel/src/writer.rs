@@ -12,7 +12,7 @@ use crate::facts::{Facts, Unheld};
 use crate::format::{Section, live, words};
 use crate::lane::LaneWriter;
 use crate::layout::Layout;
-use crate::operation::{Operation, Split, Told};
+use crate::operation::{Operation, Published, Split};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::{BlockState, Device, Event, EventKind};
 use crate::seqlock;
@@ -129,7 +129,7 @@ impl<M: Words> Writer<M> {
     /// Does [`Writer::change`], with figures that follow, and [`Writer::block`] in one call. The tag and requested size
     /// of a free block are stored in its event only.
     #[inline(always)]
-    pub(crate) fn operation(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
+    pub(crate) fn operation(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Published {
         let Operation {
             kind,
             slot,
@@ -143,7 +143,7 @@ impl<M: Words> Writer<M> {
             BlockState::Free | BlockState::Quick => self.block(slot, time, state, &Unheld(block), next),
             _ => self.block(slot, time, state, block, next),
         };
-        Told { stored, figures_due }
+        Published { stored, figures_due }
     }
 
     /// Writes a block slot. `next` is the slot of the next block in its segment, if any. Returns false if there is no

@@ -52,8 +52,8 @@ pub(crate) fn add(stats: &mut DeviceStats, part: &DeviceStats) {
 }
 
 /// Finishes a sum of parts that may be of different moments. The publisher raises a peak before the sum exceeds it, so
-/// a sum above its peak never existed and is lowered to it. A block that left one part before the other was read may
-/// make a sum negative; that becomes zero.
+/// a peak below the sum is outdated, and is raised to the sum. A block that left one part and is not yet counted in the
+/// other may make a sum negative; that becomes zero.
 pub(crate) fn settle(stats: &mut DeviceStats) {
     for pool in [&mut stats.small, &mut stats.large] {
         for stat in pool.figures_mut() {
@@ -69,9 +69,9 @@ pub(crate) fn settle(stats: &mut DeviceStats) {
     }
 }
 
-/// Corrects a sum after [`settle`] if its parts are known to be of different moments: what two parts count is counted
-/// once, and a peak that a lane made after it was read is not shown yet. The result is never below what was true of
-/// either moment.
+/// Corrects a sum after [`settle`] if its parts are known to be of different moments. No figure and no peak can exceed
+/// the sum of all increases: more means that two parts count the same block, or that a lane made a peak after it was
+/// read.
 pub(crate) fn reconcile(stats: &mut DeviceStats) {
     for pool in [&mut stats.small, &mut stats.large] {
         for stat in pool.figures_mut() {

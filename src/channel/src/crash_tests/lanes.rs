@@ -36,9 +36,9 @@ fn operation(pair: &mut Pair, kind: EventKind, state: BlockState, next: u32) {
         next: Some(next),
         split: Split::NO,
     };
-    let told = pair.lane.operation::<false>(0, &operation);
-    assert!(told.stored);
-    if told.figures_due {
+    let published = pair.lane.operation::<false>(0, &operation);
+    assert!(published.stored);
+    if published.figures_due {
         let mut figures = LaneFigures::default();
         let held = u64::from(state == BlockState::Allocated);
         let stat = |n| LaneStat {

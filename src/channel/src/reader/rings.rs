@@ -14,13 +14,15 @@ pub(super) struct Ring {
     pub(super) section: Section,
     /// Number of the lane that owns it; `None` for the publisher's.
     pub(super) lane: Option<u8>,
-    /// The word that counts its events, and the highest count that was read.
+    /// The word that counts its events.
     counter: usize,
+    /// The highest count that was read.
     count: u64,
     /// Index of the next event to hand out.
     pub(super) next: u64,
-    /// Number of events before the publisher's count was read, and after it: see `merge.rs`.
+    /// Number of events counted before the publisher's count was read: see `merge.rs`.
     pub(super) sure: u64,
+    /// Number of events counted after it.
     pub(super) seen: u64,
 }
 

@@ -58,9 +58,9 @@ fn allocate(publisher: &mut Publisher, slot: usize) {
         next: next(slot),
         split: Split::NO,
     };
-    let told = publisher.operation(&operation);
-    assert!(told.stored);
-    if told.figures_due {
+    let published = publisher.operation(&operation);
+    assert!(published.stored);
+    if published.figures_due {
         publisher.stats(0, &stats, Touched::SMALL);
     }
 }

@@ -51,7 +51,7 @@ fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
             ..Block::default()
         };
         let (slot, next, split) = (4000, None, Split::NO);
-        let told = lane.operation(&Operation {
+        let published = lane.operation(&Operation {
             kind,
             slot,
             state: block.state,
@@ -59,7 +59,7 @@ fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
             next,
             split,
         });
-        if told.figures_due {
+        if published.figures_due {
             lane.figures(&LaneFigures::default());
         }
         publisher.meet(&mut lane);

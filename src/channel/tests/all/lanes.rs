@@ -84,13 +84,13 @@ impl Counted {
             split: Split::NO,
         };
         // For a block that is already in its slot, both calls publish the same.
-        let told = if slot.is_multiple_of(2) {
+        let published = if slot.is_multiple_of(2) {
             self.lane.operation(&operation)
         } else {
             self.lane.operation_again(&operation)
         };
-        assert!(told.stored);
-        if told.figures_due {
+        assert!(published.stored);
+        if published.figures_due {
             self.lane.figures(&self.figures);
         }
     }

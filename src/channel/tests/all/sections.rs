@@ -99,7 +99,7 @@ impl File {
 }
 
 /// Returns a snapshot as text, without the time at which it was read.
-fn told(mut snapshot: Snapshot) -> String {
+fn describe(mut snapshot: Snapshot) -> String {
     snapshot.read_at = 0;
     format!("{snapshot:?}")
 }
@@ -108,7 +108,7 @@ fn told(mut snapshot: Snapshot) -> String {
 fn unknown_section_is_skipped_anywhere() {
     let dir = channel_dir();
     let plain = File::published(dir.path(), 2);
-    let expected = told(plain.read(dir.path()).unwrap());
+    let expected = describe(plain.read(dir.path()).unwrap());
     assert!(
         expected.contains("weights") && expected.contains("requested: 1048569"),
         "{expected}"
@@ -122,7 +122,7 @@ fn unknown_section_is_skipped_anywhere() {
             newer.add(at, UNKNOWN, stride, &vec![u64::MAX; stride * count]);
             newer.add(at, UNKNOWN + 1, 1, &[7]);
             assert_eq!(
-                told(newer.read(dir.path()).unwrap()),
+                describe(newer.read(dir.path()).unwrap()),
                 expected,
                 "at {at}, {count} of {stride}"
             );
@@ -162,7 +162,7 @@ fn file_of_an_older_program_is_read_without_lanes() {
     let listed = none.toc.iter().filter(|entry| OF_LANES.contains(&entry[0]));
     assert!(listed.clone().count() == 3 && listed.clone().all(|entry| entry[2] >> 32 == 0));
     let [listed, left_out] = [none.read(dir.path()), none.without(&OF_LANES).read(dir.path())];
-    assert_eq!(told(listed.unwrap()), told(left_out.unwrap()));
+    assert_eq!(describe(listed.unwrap()), describe(left_out.unwrap()));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn file_without_a_required_section_is_refused() {
 fn known_words_of_longer_records_are_read() {
     let dir = channel_dir();
     let file = File::published(dir.path(), 0);
-    let expected = told(file.read(dir.path()).unwrap());
+    let expected = describe(file.read(dir.path()).unwrap());
     for (kind, words) in [(2u64, 24usize), (4, 16), (8, 16)] {
         let entry = *file.toc.iter().find(|entry| entry[0] == kind).unwrap();
         let (start, count) = (entry[1] as usize / 8, (entry[2] >> 32) as usize);
@@ -202,6 +202,6 @@ fn known_words_of_longer_records_are_read() {
         let longer: Vec<u64> = records.flat_map(|record| [record, &[u64::MAX; 8]].concat()).collect();
         let mut newer = file.without(&[kind]);
         newer.add(0, kind, words + 8, &longer);
-        assert_eq!(told(newer.read(dir.path()).unwrap()), expected, "{kind}");
+        assert_eq!(describe(newer.read(dir.path()).unwrap()), expected, "{kind}");
     }
 }

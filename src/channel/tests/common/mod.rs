@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use gpumem_channel::{
     Block, BlockState, Device, DeviceMap, DeviceStats, Event, EventKind, Lane, LaneStat, Operation, Options, PoolId,
-    Publisher, Segment, SegmentKind, Snapshot, Split, Told, Touched,
+    Published, Publisher, Segment, SegmentKind, Snapshot, Split, Touched,
 };
 
 /// Makes a private directory on tmpfs, as channels need it.
@@ -82,7 +82,7 @@ pub(crate) fn publisher_with(options: &Options) -> Publisher {
 }
 
 /// Publishes an operation on a lane, with a block of this size that has no slot: only its event is published.
-pub(crate) fn operate(lane: &mut Lane, size: u64) -> Told {
+pub(crate) fn operate(lane: &mut Lane, size: u64) -> Published {
     let block = Block {
         size,
         ..Block::default()

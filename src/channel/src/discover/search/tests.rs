@@ -135,13 +135,16 @@ fn one_user_cannot_displace_channels_of_another() {
     eprintln!("{JUNK} directories and {JUNK} files: {:?}", start.elapsed());
     assert!(has(&found, &publisher));
     assert_eq!(found.found.len(), FOUND_MAX);
-    let told: Vec<&str> = overflows(&found)
+    let reported: Vec<&str> = overflows(&found)
         .iter()
         .map(|problem| problem.reason.as_str())
         .collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with("3689 channel directories"), "{told:?}");
-    assert!(told[1].starts_with("105 channel files of its owner"), "{told:?}");
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    assert!(reported[0].starts_with("3689 channel directories"), "{reported:?}");
+    assert!(
+        reported[1].starts_with("105 channel files of its owner"),
+        "{reported:?}"
+    );
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 

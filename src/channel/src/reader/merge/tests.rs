@@ -107,7 +107,7 @@ fn events_are_returned_in_causal_order() {
     for seed in 0..600 {
         let mut program = Program::new(dir.path(), seed);
         let mut reader = Reader::open(program.publisher.path()).unwrap();
-        let mut told = Vec::new();
+        let mut returned = Vec::new();
         for _ in 0..10 {
             program.run();
             let sure = program.events.len();
@@ -120,13 +120,13 @@ fn events_are_returned_in_causal_order() {
             program.run();
             reader.look_at_lanes_again().unwrap();
             program.run();
-            assert_eq!(reader.hand_out(|event| told.push(*event)).unwrap(), 0);
-            assert!(told.len() >= sure, "{seed}: an event waits for no reason");
+            assert_eq!(reader.hand_out(|event| returned.push(*event)).unwrap(), 0);
+            assert!(returned.len() >= sure, "{seed}: an event waits for no reason");
         }
-        reader.each_event(|event| told.push(*event)).unwrap();
-        assert_eq!(told.len(), program.events.len(), "{seed}");
-        for (n, later) in told.iter().enumerate() {
-            let wrong = told[..n].iter().find(|earlier| program.came_before(later, earlier));
+        reader.each_event(|event| returned.push(*event)).unwrap();
+        assert_eq!(returned.len(), program.events.len(), "{seed}");
+        for (n, later) in returned.iter().enumerate() {
+            let wrong = returned[..n].iter().find(|earlier| program.came_before(later, earlier));
             assert_eq!(wrong, None, "{seed}: handed out before {later:?}");
         }
         std::fs::remove_file(program.publisher.path()).unwrap();

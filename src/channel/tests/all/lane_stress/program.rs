@@ -22,8 +22,8 @@ pub(crate) const ROUNDS: u64 = 3;
 /// Size of a ring. No writer gets further ahead of the reader than half of it.
 pub(crate) const RING: u64 = 1 << 14;
 
-/// Returns the slots of a lane's block, of the publisher's block after it, and of the second half of that block while
-/// it is split.
+/// Returns the slots of a lane's block, of the publisher's block after it, and of the first half of that block while it
+/// is split.
 pub(crate) fn slots(pair: usize) -> [u32; 3] {
     [pair as u32, (PAIRS + pair) as u32, (2 * PAIRS + pair) as u32]
 }
@@ -85,7 +85,7 @@ impl Front {
             let was = lent(held.pair, std::mem::take(&mut held.requested), epoch);
             (EventKind::Free, Block { state, ..was })
         };
-        let told = self.lane.operation(&Operation {
+        let published = self.lane.operation(&Operation {
             kind,
             slot: slots(held.pair)[0],
             state: block.state,
@@ -93,7 +93,7 @@ impl Front {
             next: Some(held.next),
             split: Split::NO,
         });
-        if told.figures_due {
+        if published.figures_due {
             self.lane.figures(&self.figures);
         }
     }
@@ -128,7 +128,7 @@ impl Heap {
         for pair in 0..PAIRS {
             heap.publisher
                 .block(slots(pair)[0], &lent(pair, 0, 0), Some(slots(pair)[1]));
-            heap.tell_own(pair);
+            heap.publish_own(pair);
         }
         let size = 3 * UNIT * PAIRS as u64;
         let segment = Segment {
@@ -142,7 +142,7 @@ impl Heap {
     }
 
     /// Publishes the publisher's block after a lane's.
-    pub(crate) fn tell_own(&mut self, pair: usize) {
+    pub(crate) fn publish_own(&mut self, pair: usize) {
         let [_, whole, half] = slots(pair);
         let split = self.split[pair];
         let own = |at: u64, size| Block {
@@ -179,7 +179,7 @@ impl Heap {
         *split = !*split;
         held.next = slots(held.pair)[if *split { 2 } else { 1 }];
         self.publisher.segment_begin(0);
-        self.tell_own(held.pair);
+        self.publish_own(held.pair);
         let block = lent(held.pair, held.requested, epoch);
         assert!(
             front

@@ -144,8 +144,8 @@ impl Witness {
             .collect();
         let whole = snapshot.devices[0].segments.iter().all(|map| map.complete);
         let over = self.blocks.iter().filter(|(addr, _)| !self.last.contains(addr));
-        let (told, missing): (Vec<_>, Vec<_>) = over.partition(|(addr, _)| shown.contains_key(addr));
-        for (addr, requested) in told {
+        let (reported, missing): (Vec<_>, Vec<_>) = over.partition(|(addr, _)| shown.contains_key(addr));
+        for (addr, requested) in reported {
             assert_eq!(
                 shown[addr], *requested,
                 "at {addr:x}: differs from the last event about it"
