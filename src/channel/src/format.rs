@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! word 0..8    frozen for ever   magic, version, minimum reader version, file length, toc offset, toc entries, identity offset, 0
-//! word 8..64   identity          who publishes (identity.rs)
+//! word 8..64   identity          the publisher (identity.rs)
 //! word 64..    table of contents 4 words a section: kind, offset, stride | count << 32, version
 //! sections     one row each in section.rs; 64-byte aligned (what lanes write: 128), never overlapping; unknown kinds are skipped, longer strides than known are accepted
 //! ```
