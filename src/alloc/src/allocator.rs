@@ -385,7 +385,7 @@ impl Allocator {
             monitor.end();
         }
         if let Some(goodbye) = &self.0.goodbye {
-            goodbye.say();
+            goodbye.close();
         }
     }
 

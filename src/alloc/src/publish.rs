@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpumem_channel::{
-    BlockState, CreateError, Device, DeviceStats, Event, Facts, Goodbye, Lane, Operation, Options, Publisher, Segment,
-    StringId, Touched,
+    BlockState, CloseHandle, CreateError, Device, DeviceStats, Event, Facts, Lane, Operation, Options, Publisher,
+    Segment, StringId, Touched,
 };
 
 use crate::history::{Deed, Recorder};
@@ -128,8 +128,8 @@ impl Outlet {
     }
 
     /// What says goodbye on the channel, if there is one.
-    pub(crate) fn goodbye(&self) -> Option<Goodbye> {
-        self.channel.as_ref().map(|publisher| publisher.goodbye())
+    pub(crate) fn goodbye(&self) -> Option<CloseHandle> {
+        self.channel.as_ref().map(|publisher| publisher.close_handle())
     }
 
     /// Ends the channel, if there is one.

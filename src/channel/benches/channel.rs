@@ -47,7 +47,7 @@ fn block(slot: u32, state: BlockState) -> Block {
     }
 }
 
-/// Slots in an order unlike the addresses', as in a heap that has lived for a while.
+/// Returns slots in another order than the addresses, as in a heap that has been in use for a while.
 fn slot(i: u32) -> u32 {
     (u64::from(i) * 7_919 % u64::from(BLOCKS)) as u32
 }
@@ -135,7 +135,7 @@ fn publishing(c: &mut Criterion) {
             }
         });
     });
-    c.bench_function("publish/of which the clock, twice", |b| {
+    c.bench_function("publish/two clock readings of these", |b| {
         b.iter(|| {
             for _ in 0..2 {
                 black_box(rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse));
@@ -172,7 +172,7 @@ fn reading(c: &mut Criterion) {
     drop(lanes);
     for (name, shows) in [
         ("read/pass with all 100,000 blocks changed", false),
-        ("read/the same while what was read before is still shown", true),
+        ("read/the same while the previous snapshot is kept", true),
     ] {
         let mut flip = BlockState::Free;
         let mut shown = None;

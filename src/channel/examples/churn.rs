@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
 
     std::thread::spawn(|| {
-        // Whatever comes, or does not: the end of stdin ends us.
+        // The end of stdin, or an error, ends the program.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let mut done = 0;
     loop {
-        // In steps of a hundredth of a second, so that a low rate costs this program next to nothing.
+        // In steps of a hundredth of a second, so that a low rate costs next to nothing.
         let due = (start.elapsed().as_secs_f64() * rate as f64) as u64;
         for _ in done..due {
             random ^= random << 13;

@@ -1,12 +1,12 @@
-//! A device's figures in two alternating cells, so that one of them is complete whenever the writer is stopped.
+//! The figures of a device, in two alternating cells: whenever the writer is stopped, one of them is complete.
 //!
-//! Every write goes to the cell that was not written last. A cell must then receive what changed now and what changed the time
-//! before (which went to the other cell). What changes is tracked in groups, so that a request that hits the cache stores a dozen
-//! words, and not all seventy.
+//! Every write goes to the cell that was not written last. That cell receives what changed now, and what changed at the
+//! write before (which went to the other cell). Changes are tracked in groups of figures, so that a request that hits
+//! the cache stores a dozen words instead of all seventy.
 //!
-//! Most requests change nothing but counts that their events tell anyway. So only one in many of them writes a cell, and a
-//! reader adds to the newest cell's figures what the events since say ([`follow`]). An event that says so is marked; the first
-//! one that is not ends it, and is followed by a cell.
+//! Most requests change only counts that follow from their events. So only one in many of them writes a cell, and a
+//! reader adds the events since then to the newest cell's figures ([`follow`]). Such events are marked. An unmarked
+//! event ends this, and is followed by a write of a cell.
 
 use crate::format::words::{STATS, STATS_CELL};
 use crate::seqlock;
@@ -23,32 +23,32 @@ mod lanes;
 mod read;
 mod sum;
 
-/// Which groups of a device's figures changed.
+/// The set of groups of a device's figures that changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched(u8);
 
 impl Touched {
     /// `current` and `allocated` of the small pool's allocation, active, requested, allocated and active bytes.
     pub const SMALL: Touched = Touched(1);
-    /// The same of the large pool.
+    /// The same figures of the large pool.
     pub const LARGE: Touched = Touched(2);
     /// `current` and `allocated` of the small pool's inactive splits and their bytes.
     pub const SMALL_SPLIT: Touched = Touched(4);
-    /// The same of the large pool.
+    /// The same figures of the large pool.
     pub const LARGE_SPLIT: Touched = Touched(8);
     /// Anything else: peaks, segments, reserved bytes, scalars.
     pub const COLD: Touched = Touched(16);
-    /// Everything.
+    /// All groups.
     pub const ALL: Touched = Touched(31);
 
-    /// Both groups.
+    /// Returns the union of both sets.
     #[inline(always)]
     #[must_use]
     pub const fn and(self, other: Touched) -> Touched {
         Touched(self.0 | other.0)
     }
 
-    /// Whether any of these groups is among them.
+    /// Whether the set has any of these groups.
     #[inline(always)]
     pub const fn has(self, group: Touched) -> bool {
         self.0 & group.0 != 0
@@ -67,46 +67,47 @@ const SPLIT_WORDS: usize = 4;
 const COLD_WORDS: usize = 2 * (HOT_STATS + 2 + 2 * 3) + POOL_STATS + 5;
 const _: () = assert!(COLD + COLD_WORDS <= STATS_CELL);
 
-/// Operations whose figures may be left to their events before a cell is written again: the ring has them, and what a reader has to
-/// read for it is four kilobytes at most.
-fn left_to_events(ring: usize) -> u64 {
+/// Returns how many operations may defer their figures to their events before a cell is written again. The ring must
+/// still hold these events, and a reader has to read at most four kilobytes of them.
+fn deferrable_events(ring: usize) -> u64 {
     ring.min(64) as u64 - 1
 }
 
-/// The writer's private half: which cell is next, and what each cell still lacks.
+/// The writer's private state: which cell is next, and which groups each cell still lacks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CellWriter {
     ticket: u64,
     lacks: [Touched; 2],
-    /// Up to this event operations may be left to their events, and for how many events that is after a cell was written.
+    /// The last event to which an operation may defer its figures.
     until: u64,
+    /// Number of events after a write of a cell to which figures may be deferred.
     most: u64,
 }
 
 impl CellWriter {
-    /// That of a device of a publisher with a ring of so many events.
+    /// Makes the state for a device whose publisher has a ring of `ring` events.
     pub(crate) fn new(ring: usize) -> CellWriter {
         CellWriter {
             ticket: 0,
             lacks: [Touched::ALL; 2],
             until: 0,
-            most: left_to_events(ring),
+            most: deferrable_events(ring),
         }
     }
 
-    /// Whether the figures that an operation changes may be left to its event, the last of so many `events`: a reader adds it to the
-    /// newest cell's figures by itself.
+    /// Whether an operation may defer its figures to its event, the last of `events`. A reader then adds the event to
+    /// the newest cell's figures.
     #[inline(always)]
-    pub(crate) fn leaves(&self, events: u64) -> bool {
+    pub(crate) fn defers(&self, events: u64) -> bool {
         events <= self.until
     }
 
-    /// After an event that does not tell what it does to the figures, nothing is left to events until they are written.
-    pub(crate) fn leave_nothing(&mut self) {
+    /// Stops deferring until the next write of a cell: an event's effect on the figures did not follow from it.
+    pub(crate) fn stop_deferring(&mut self) {
         self.until = 0;
     }
 
-    /// Publishes `stats` into one of the two `cells` of a device, as they are after so many `events`.
+    /// Publishes `stats`, which are the figures after `events` events, into one of the two `cells` of a device.
     #[inline(always)]
     pub(crate) fn write<W: Word>(&mut self, cells: &[W; STATS], stats: &DeviceStats, touched: Touched, events: u64) {
         let turn = (self.ticket & 1) as usize;
@@ -136,8 +137,8 @@ impl CellWriter {
     }
 }
 
-/// A pool's figures that every request changes. The sums of `active` are those of `allocation` and of the allocated bytes: a
-/// block becomes both at once.
+/// Returns a pool's figures that every request changes. `active` has the same sums of increases as `allocation` and the
+/// allocated bytes: a block becomes both at once.
 #[inline(always)]
 fn hot(pool: &PoolStats) -> [u64; HOT_WORDS] {
     [
@@ -169,14 +170,14 @@ fn store<W: Word, const N: usize>(words: &[W], values: [u64; N]) {
     }
 }
 
-/// Out of line: rare, and larger than everything else together.
+/// Not inlined: rare, and larger than everything else together.
 #[cold]
 #[inline(never)]
 fn store_cold<W: Word>(words: &[W], stats: &DeviceStats) {
     store(words, cold(stats));
 }
 
-/// The words of the cold group.
+/// Returns the words of the cold group.
 fn cold(stats: &DeviceStats) -> [u64; COLD_WORDS] {
     let mut out = Values::default();
     for pool in [&stats.small, &stats.large] {
@@ -198,7 +199,7 @@ fn cold(stats: &DeviceStats) -> [u64; COLD_WORDS] {
     out.words
 }
 
-/// The figures whose peaks lie in the cold group while the rest of them does not.
+/// Returns the figures whose peaks are in the cold group while their other parts are not.
 fn peaks_of(pool: &PoolStats) -> [&Stat; HOT_STATS + 2] {
     [
         &pool.allocation,
@@ -211,7 +212,7 @@ fn peaks_of(pool: &PoolStats) -> [&Stat; HOT_STATS + 2] {
     ]
 }
 
-/// Collects words in order; the compiler sees through it to plain stores.
+/// Collects words in order. The compiler optimises it to plain stores.
 struct Values<const N: usize> {
     words: [u64; N],
     len: usize,

@@ -1,4 +1,5 @@
-//! Records as words. Word 0 of every record is its sequence word (seqlock.rs) and is not touched here.
+//! Encodes records as words and decodes them. Word 0 of every record is its sequence word (`seqlock.rs`) and is not
+//! touched here.
 
 use crate::facts::Facts;
 use crate::format::flags::{FOLLOWS, SPLIT, SPLIT_IN_LARGE};
@@ -8,10 +9,10 @@ use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, Poo
 use crate::text;
 use crate::word::{Word, byte, high, pack};
 
-/// "No slot": the end of a segment's list of blocks, or a block that found no room in the table.
+/// "No slot": the end of a segment's list of blocks, or a block for which the table had no slot.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Gives an enumeration its numbers in the format, both ways, keeping unknown ones.
+/// Maps an enumeration to its numbers in the format and back, keeping unknown numbers.
 macro_rules! numbers {
     ($name:ident { $($variant:ident = $number:literal),* $(,)? }) => {
         impl $name {
@@ -29,7 +30,7 @@ macro_rules! numbers {
 
 numbers!(DeviceKind { Cuda = 1, Simulated = 2 });
 numbers!(SegmentKind { Plain = 1, Virtual = 2, Stitched = 3 });
-// 0 is an empty slot, so that a zeroed file holds no blocks.
+// 0 means an empty slot, so that a zeroed file holds no blocks.
 numbers!(BlockState { Free = 1, Allocated = 2, PendingFree = 3, Unmapped = 4, Part = 5, Quick = 6 });
 numbers!(EventKind {
     Alloc = 1,
@@ -47,10 +48,10 @@ numbers!(EventKind {
     Advice = 13,
 });
 
-/// Which of a block's words tells its state; 0 there is an empty slot, whatever the other words are.
+/// The word of a block that has its state. If it is 0 the slot is empty, whatever the other words are.
 pub(crate) const BLOCK_KIND: usize = 4;
 
-/// Stores words 1.. of a block record; `next` is the slot of the block after it in its segment.
+/// Stores words 1.. of a block record; `next` is the slot of the next block in its segment.
 #[inline(always)]
 pub(crate) fn put_block<W: Word>(
     record: &[W; words::BLOCK],
@@ -63,7 +64,7 @@ pub(crate) fn put_block<W: Word>(
     put_holder(record, (time, state, next), block);
 }
 
-/// Stores those of them that change when a block is handed out or given back.
+/// Stores the words of a block record that change when the block is allocated or freed.
 #[inline(always)]
 pub(crate) fn put_holder<W: Word>(
     record: &[W; words::BLOCK],
@@ -76,9 +77,9 @@ pub(crate) fn put_holder<W: Word>(
     record[7].put(time);
 }
 
-/// The block of words 1.., and the slot of the next. `None` for an empty slot.
+/// Decodes words 1.. of a block record: the block, and the slot of the next one. Returns `None` for an empty slot.
 #[inline(always)]
-pub(crate) fn to_block(w: &[u64; words::BLOCK - 1]) -> Option<(Block, u32)> {
+pub(crate) fn decode_block(w: &[u64; words::BLOCK - 1]) -> Option<(Block, u32)> {
     let packed = w[BLOCK_KIND];
     if byte(packed, 0) == 0 {
         return None;
@@ -98,11 +99,11 @@ pub(crate) fn to_block(w: &[u64; words::BLOCK - 1]) -> Option<(Block, u32)> {
     Some((block, high(w[5])))
 }
 
-/// Words 1.. of a segment record that are in use.
+/// Number of words in use from word 1 of a segment record.
 pub(crate) const SEGMENT_DATA: usize = 8;
 
-/// Words 1.. of a segment record; `first` is the slot of its first block. A kind of 0 is an empty slot.
-pub(crate) fn segment(s: &Segment, first: u32) -> [u64; SEGMENT_DATA] {
+/// Encodes words 1.. of a segment record; `first` is the slot of its first block. A kind of 0 means an empty slot.
+pub(crate) fn encode_segment(s: &Segment, first: u32) -> [u64; SEGMENT_DATA] {
     let packed = pack(s.kind.number(), s.device, s.pool.0, first);
     [
         s.addr,
@@ -116,8 +117,9 @@ pub(crate) fn segment(s: &Segment, first: u32) -> [u64; SEGMENT_DATA] {
     ]
 }
 
-/// The segment of words 1.., and the slot of its first block. `None` for an empty slot.
-pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
+/// Decodes words 1.. of a segment record: the segment, and the slot of its first block. Returns `None` for an empty
+/// slot.
+pub(crate) fn decode_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
     let packed = w[3];
     if byte(packed, 0) == 0 {
         return None;
@@ -138,24 +140,24 @@ pub(crate) fn to_segment(w: &[u64; SEGMENT_DATA]) -> Option<(Segment, u32)> {
     Some((segment, high(packed)))
 }
 
-/// The bit of the word of the place from which on an event has its flags.
+/// First bit of an event's flags in the word of its [`Place`](crate::Place).
 const FLAGS: u32 = 24;
 
-/// What an event says beside the facts.
+/// The fields of an event that are not [`Facts`].
 #[derive(Clone, Copy)]
-pub(crate) struct What {
+pub(crate) struct EventMeta {
     pub(crate) time: u64,
     pub(crate) kind: EventKind,
     pub(crate) split: Split,
-    /// What it does to the figures follows from it.
+    /// Whether its effect on the figures follows from the event.
     pub(crate) follows: bool,
-    /// The number of its writer's last meeting with another.
+    /// The number of its writer's last [meeting](crate::Publisher::meet).
     pub(crate) order: u32,
 }
 
 /// Stores words 1.. of an event record.
 #[inline(always)]
-pub(crate) fn put_event<W: Word>(record: &[W; words::EVENT], what: What, about: &impl Facts) {
+pub(crate) fn put_event<W: Word>(record: &[W; words::EVENT], what: EventMeta, about: &impl Facts) {
     let flags = what.split.0 | if what.follows { FOLLOWS } else { 0 };
     record[1].put(what.time);
     record[2].put(about.place().0 | u64::from(what.kind.number()) | u64::from(flags) << FLAGS);
@@ -166,19 +168,19 @@ pub(crate) fn put_event<W: Word>(record: &[W; words::EVENT], what: What, about: 
     record[7].put(u64::from(about.tag().0) | u64::from(what.order) << 32);
 }
 
-/// Whether what an event does to the figures follows from it.
+/// Whether an event's effect on the figures follows from it.
 pub(crate) fn follows(w: &[u64; words::EVENT - 1]) -> bool {
     byte(w[1], 3) & FOLLOWS != 0
 }
 
-/// The number of the meeting that an event came after.
+/// Returns the number of the last meeting before an event.
 pub(crate) fn order(w: &[u64; words::EVENT - 1]) -> u32 {
     high(w[6])
 }
 
-/// The event of words 1.., out of the ring of `lane`.
+/// Decodes words 1.. of an event from the ring of `lane`.
 #[inline(always)]
-pub(crate) fn to_event(lane: Option<u8>, index: u64, w: &[u64; words::EVENT - 1]) -> Event {
+pub(crate) fn decode_event(lane: Option<u8>, index: u64, w: &[u64; words::EVENT - 1]) -> Event {
     Event {
         index,
         lane,
@@ -200,11 +202,11 @@ pub(crate) fn to_event(lane: Option<u8>, index: u64, w: &[u64; words::EVENT - 1]
 }
 
 const NAME_WORDS: usize = 8;
-/// Words 1.. of a device record that are in use.
+/// Number of words in use from word 1 of a device record.
 pub(crate) const DEVICE_DATA: usize = 7 + NAME_WORDS;
 
-/// Words 1.. of a device record. The name is cut at 64 bytes.
-pub(crate) fn device(d: &Device) -> [u64; DEVICE_DATA] {
+/// Encodes words 1.. of a device record. The name is truncated to 64 bytes.
+pub(crate) fn encode_device(d: &Device) -> [u64; DEVICE_DATA] {
     let mut w = [0; DEVICE_DATA];
     let (low, upper) = d.uuid.split_at(8);
     w[0] = text::word(low);
@@ -217,8 +219,8 @@ pub(crate) fn device(d: &Device) -> [u64; DEVICE_DATA] {
     w
 }
 
-/// The device of words 1... `None` for an empty record.
-pub(crate) fn to_device(w: &[u64; DEVICE_DATA]) -> Option<Device> {
+/// Decodes words 1.. of a device record. Returns `None` for an empty record.
+pub(crate) fn decode_device(w: &[u64; DEVICE_DATA]) -> Option<Device> {
     if byte(w[2], 0) == 0 {
         return None;
     }

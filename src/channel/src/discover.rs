@@ -1,7 +1,7 @@
-//! Finding channels: our own directories, everybody's as root, and those inside containers.
+//! Finds channels: in this user's directories, as root in every user's, and inside containers.
 //!
-//! Anybody can put anything into `/dev/shm`, and into that of a container. So names are filtered before anything is counted, each owner's
-//! files are counted by themselves, and what is left out all the same is a [`Problem`].
+//! Any user can put anything into `/dev/shm`, also into that of a container. So names are filtered before anything is
+//! counted, each owner's files are counted separately, and whatever is still left out is reported as a [`Problem`].
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,52 +11,53 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::found::Found;
-use crate::{place, sweep};
+use crate::{directory, sweep};
 
 mod search;
 
-/// A place that could not be looked at, or not at all of it.
+/// A file or directory that was not searched, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file or directory.
     pub path: PathBuf,
-    /// What keeps us from it.
+    /// The kind of the problem.
     pub kind: ProblemKind,
-    /// The same in words.
+    /// The problem as text for the user.
     pub reason: String,
 }
 
-/// What keeps us from channels.
+/// Why channels were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// A directory is refused: nothing in it is looked at.
+    /// A directory was refused: nothing in it was looked at.
     Refused,
-    /// There is more than is looked at.
+    /// There are more entries than are searched.
     Overflow,
 }
 
-/// What one scan saw.
+/// The result of one scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Channels, each once.
     pub found: Vec<Found>,
-    /// Directories that are there and were refused, and what was left out.
+    /// Directories that were refused, and entries that were left out.
     pub problems: Vec<Problem>,
-    /// We have no more files to open, or no memory: what was found before and is not now may be there all the same.
+    /// This process ran out of file descriptors or memory, so a channel found by an earlier scan but not by this one
+    /// may still exist.
     pub incomplete: bool,
 }
 
-/// Mount namespaces that are looked into.
+/// Most mount namespaces that are searched.
 const NAMESPACES_MAX: usize = 4096;
 
-/// Looks for every channel this user may read.
+/// Searches for every channel that this user may read.
 ///
-/// Costs a few directory listings; with other mount namespaces on the machine, one link to read per process. Meant for every few
-/// seconds, not for every frame.
+/// Costs a few directory listings, and on a machine with other mount namespaces one `readlink` per process. Meant to be
+/// called every few seconds, not for every frame.
 pub fn discover() -> Scan {
-    let own = place::own_directories();
-    // A directory named by hand is all that is wanted.
-    if place::named_directory().is_some() {
+    let own = directory::own_directories();
+    // If the user named a directory, only that one is searched.
+    if directory::named_directory().is_some() {
         return search::within(&own, std::iter::empty());
     }
     let mut scan = Scan::default();
@@ -68,13 +69,14 @@ pub fn discover() -> Scan {
     }
 }
 
-/// Descriptors of a process that are looked at.
+/// Most descriptors of a process that are looked at.
 const DESCRIPTORS_MAX: usize = 4096;
 
-/// The name that the channel file of a process had before it was removed. A publisher keeps its file open, so `/proc/PID/fd` shows it.
-/// `None` where the process has no such file, or does not let us look.
+/// Returns the name that the channel file of a process had before it was removed. A publisher keeps its file open, so
+/// `/proc/PID/fd` shows it. Returns `None` if the process has no such file, or may not be inspected.
 ///
-/// Costs a link to read for each file that the process has open. The process can make the name up: it says something of that process only.
+/// Costs one `readlink` for each file that the process has open. A process can forge the name, so it says something
+/// about that process only.
 pub fn removed_channel_of(pid: u32) -> Option<PathBuf> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     open.take(DESCRIPTORS_MAX)
@@ -87,7 +89,7 @@ pub fn removed_channel_of(pid: u32) -> Option<PathBuf> {
         })
 }
 
-/// `/proc/PID/root` of one process for every mount namespace but ours that we may enter.
+/// Returns `/proc/PID/root` of one process for every other mount namespace that this process may enter.
 fn other_mount_namespaces(scan: &mut Scan) -> Vec<PathBuf> {
     let namespace = |path: &Path| fs::read_link(path.join("ns/mnt")).ok();
     let mut seen: HashSet<_> = namespace(Path::new("/proc/self")).into_iter().collect();
@@ -103,7 +105,7 @@ fn other_mount_namespaces(scan: &mut Scan) -> Vec<PathBuf> {
             )
         })
         .collect();
-    // Any user can make namespaces: those of root's processes, as of most containers', come first.
+    // Any user can make namespaces, so those of root's processes, which most containers have, come first.
     roots.sort();
     if roots.len() > NAMESPACES_MAX {
         scan.problems.push(Problem {

@@ -1,59 +1,59 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the channel, with what the user can do about them.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::place::shown;
+use crate::directory::shown;
 
-/// Why a publisher has no channel. The program that embeds it works on without one.
+/// Why no channel could be created. The program that embeds the publisher continues without one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// No directory would do.
+    /// No directory is suitable.
     #[error("no directory for the channel: {}", .0.join("; "))]
     NoDirectory(Vec<String>),
     /// A system call failed.
     #[error("cannot {doing} {}: {source}", shown(path))]
     Io {
-        /// What was tried.
+        /// What the publisher was doing.
         doing: &'static str,
-        /// On which file.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is no room for the channel's file, and no black box left that could make way. Its memory is taken in full at the start, so
-    /// that it can never run out later.
+    /// There is no space for the channel's file, and no black box left that could be removed. The file's memory is
+    /// allocated in full at creation, so that it can never run out later.
     #[error(
-        "no room for a channel of {bytes} bytes in {}: make room there, have it in another tmpfs (GPUMEM_DIR) or, in Rust, smaller (Options)",
+        "no room for a channel of {bytes} bytes in {}: make room there, put it in another tmpfs (GPUMEM_DIR) or, in Rust, make it smaller (Options)",
         shown(dir)
     )]
     NoSpace {
-        /// The directory.
+        /// The directory of the channel.
         dir: PathBuf,
-        /// What the channel needs.
+        /// Size of the channel's file.
         bytes: u64,
     },
-    /// The directory's file system has no room for one more file, however small.
+    /// The directory's file system has no free inode.
     #[error(
-        "no inode is left for a channel in {}: remove files there, or have it in another tmpfs (GPUMEM_DIR)",
+        "no inode is left for a channel in {}: remove files there, or put it in another tmpfs (GPUMEM_DIR)",
         shown(dir)
     )]
     NoInodes {
-        /// The directory.
+        /// The directory of the channel.
         dir: PathBuf,
     },
-    /// The process may not make files that large. Trying would end it by `SIGXFSZ`.
+    /// The process may not make files of that size. Trying would kill it with `SIGXFSZ`.
     #[error(
-        "files of this process may have {limit} bytes (ulimit -f) and a channel needs {bytes}: raise the limit or, in Rust, have it smaller (Options)"
+        "files of this process may have {limit} bytes (ulimit -f) and a channel needs {bytes}: raise the limit or, in Rust, make it smaller (Options)"
     )]
     FileSizeLimit {
-        /// What the channel needs.
+        /// Size of the channel's file.
         bytes: u64,
-        /// What is allowed.
+        /// The process's limit on the size of a file.
         limit: u64,
     },
-    /// As many channels as a process may have are open.
+    /// The process has reached the limit on open channels.
     #[error("this process has too many channels open ({})", crate::map::CHANNELS_MAX)]
     TooMany,
 }
@@ -65,16 +65,16 @@ pub enum OpenError {
     /// A system call failed.
     #[error("cannot open it: {0}")]
     Io(#[from] io::Error),
-    /// Not a regular file, or it does not begin as a channel does.
+    /// It is not a regular file, or does not begin like a channel.
     #[error("not a gpumem channel")]
     NotAChannel,
-    /// Another user's, and we are not root.
+    /// It belongs to another user, and this process is not root.
     #[error("it belongs to user {uid}: only that user and root can read it")]
     NotYours {
         /// Its owner.
         uid: u32,
     },
-    /// Written by a newer gpumem whose format this reader does not understand.
+    /// It was written by a newer gpumem in a format that this reader does not understand.
     #[error(
         "it has format {version} and needs a reader of format {needs} or newer (this one reads {}): update gpumem",
         crate::format::VERSION
@@ -97,7 +97,7 @@ pub enum ReadError {
     /// A system call failed.
     #[error("cannot read it: {0}")]
     Io(#[from] io::Error),
-    /// Someone cut it short.
+    /// The file was truncated.
     #[error("the file was cut short while it was open")]
     Truncated,
 }

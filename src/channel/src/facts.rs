@@ -1,55 +1,55 @@
-//! What an event and a block's slot have in common.
+//! The data that an event and a block's slot have in common.
 
 use crate::record::{Block, Event, PoolId, StringId};
 use crate::word::{byte, high, pack};
 
-/// What is published of a block, as its owner keeps it.
+/// The data published about a block, in whatever form its owner keeps it.
 ///
-/// Each figure is asked for right before it is stored. So an allocator that publishes from its own records copies nothing first: what
-/// an event and a slot hold together is more than a processor has registers.
+/// Each value is read right before it is stored. So an allocator that publishes from its own records need not copy them
+/// first: an event and a slot together hold more values than a processor has registers.
 pub trait Facts {
-    /// First address.
+    /// First address of the block.
     fn addr(&self) -> u64;
-    /// Bytes.
+    /// Size in bytes.
     fn size(&self) -> u64;
-    /// Bytes asked for.
+    /// Bytes that the program requested.
     fn requested(&self) -> u64;
-    /// Stream.
+    /// The stream of the block, as in [`Block::stream`].
     fn stream(&self) -> u64;
     /// Index into the channel's devices.
     fn device(&self) -> u8;
-    /// Pool.
+    /// The pool that counts the block.
     fn pool(&self) -> PoolId;
     /// Slot of its segment.
     fn segment(&self) -> u32;
-    /// The tag that its memory was allocated for.
+    /// The tag under which it was allocated.
     fn tag(&self) -> StringId;
-    /// Its device, pool and segment. Who publishes often of one block keeps it instead.
+    /// Device, pool and segment in one value. A caller that publishes a block often can keep this value.
     #[inline(always)]
     fn place(&self) -> Place {
         Place::new(self.device(), self.pool(), self.segment())
     }
 }
 
-/// What of a block is stored in one word, beside its state.
+/// Device, pool and segment of a block, as stored in one word beside its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(pub(crate) u64);
 
 impl Place {
-    /// Of its device, pool and segment.
+    /// Packs device, pool and segment.
     #[inline(always)]
     pub fn new(device: u8, pool: PoolId, segment: u32) -> Place {
         Place(pack(0, device, pool.0, segment))
     }
 
-    /// The device, pool and segment.
+    /// Returns device, pool and segment.
     #[inline(always)]
     pub fn parts(self) -> (u8, PoolId, u32) {
         (byte(self.0, 1), PoolId(byte(self.0, 2)), high(self.0))
     }
 }
 
-/// Both records keep them under the same names.
+/// Implements the methods that return a field of the same name.
 macro_rules! facts {
     ($record:ty: $($name:ident -> $type:ty),*) => {
         impl Facts for $record {
@@ -66,7 +66,7 @@ macro_rules! facts {
 facts!(Block: addr -> u64, size -> u64, requested -> u64, stream -> u64, device -> u8, pool -> PoolId, segment -> u32, tag -> StringId);
 facts!(Event: addr -> u64, size -> u64, requested -> u64, stream -> u64, device -> u8, pool -> PoolId, segment -> u32, tag -> StringId);
 
-/// A block that nobody holds: what it was, but for whom.
+/// A block that is not held: its data without what was requested and the tag.
 #[derive(Debug)]
 pub struct Unheld<'a, F>(pub &'a F);
 

@@ -1,14 +1,14 @@
-//! The format, word for word. A change that breaks one of these breaks every reader and every black box out there: it needs a new
-//! format version.
+//! The format, word for word. A change that breaks one of these tests breaks every existing reader and black box, and
+//! needs a new format version.
 
 use std::sync::atomic::AtomicU64;
 
-use crate::codec::{self, What};
+use crate::codec::{self, EventMeta};
 use crate::layout::{Capacity, Layout};
 use crate::record::{Block, BlockState, Device, DeviceKind, Event, EventKind, PoolId, Segment, SegmentKind, StringId};
 use crate::word::Word;
 
-/// Words 1.. of a record that `put` stores.
+/// Returns words 1.. of a record that `put` stores.
 fn words_of(put: impl FnOnce(&[AtomicU64; 8])) -> [u64; 7] {
     let record = [const { AtomicU64::new(0) }; 8];
     put(&record);
@@ -20,7 +20,7 @@ fn block_words(block: &Block, next: u32) -> [u64; 7] {
 }
 
 fn event_words(event: &Event, follows: bool, order: u32) -> [u64; 7] {
-    let what = What {
+    let what = EventMeta {
         time: event.time,
         kind: event.kind,
         split: event.split.into(),
@@ -31,7 +31,7 @@ fn event_words(event: &Event, follows: bool, order: u32) -> [u64; 7] {
 }
 
 #[test]
-fn header_and_table_of_contents() {
+fn header_and_table_of_contents_are_fixed() {
     let layout = Layout::new(Capacity {
         devices: 1,
         segments: 2,
@@ -71,7 +71,7 @@ fn header_and_table_of_contents() {
 }
 
 #[test]
-fn records() {
+fn words_of_records_are_fixed() {
     let block = Block {
         addr: 0x7f00_0000_0000,
         size: 4096,
@@ -96,8 +96,8 @@ fn records() {
             77
         ]
     );
-    assert_eq!(codec::to_block(&block_words(&block, 8)), Some((block, 8)));
-    assert_eq!(codec::to_block(&[0; 7]), None, "zeroed memory is an empty slot");
+    assert_eq!(codec::decode_block(&block_words(&block, 8)), Some((block, 8)));
+    assert_eq!(codec::decode_block(&[0; 7]), None, "zeroed memory is an empty slot");
 
     let segment = Segment {
         addr: 1 << 40,
@@ -122,9 +122,9 @@ fn records() {
         99,
         0x0000_0008_0000_0004,
     ];
-    assert_eq!(codec::segment(&segment, 11), words);
-    assert_eq!(codec::to_segment(&words), Some((segment, 11)));
-    assert_eq!(codec::to_segment(&[0; 8]), None);
+    assert_eq!(codec::encode_segment(&segment, 11), words);
+    assert_eq!(codec::decode_segment(&words), Some((segment, 11)));
+    assert_eq!(codec::decode_segment(&[0; 8]), None);
 
     let event = Event {
         index: 12,
@@ -143,7 +143,7 @@ fn records() {
     };
     let words = [1, 0x0000_0007_0001_010a, 2, 3, 4, 5, 0x0000_0009_0000_0006];
     assert_eq!(event_words(&event, false, 9), words);
-    assert_eq!(codec::to_event(event.lane, 12, &words), event);
+    assert_eq!(codec::decode_event(event.lane, 12, &words), event);
     assert!(!codec::follows(&words));
     assert_eq!(codec::order(&words), 9);
     let event = Event {
@@ -153,7 +153,7 @@ fn records() {
     };
     let words = [1, 0x0000_0007_0701_010a, 2, 3, 4, 5, 0xffff_ffff_0000_0006];
     assert_eq!(event_words(&event, true, u32::MAX), words);
-    assert_eq!(codec::to_event(event.lane, 12, &words), event);
+    assert_eq!(codec::decode_event(event.lane, 12, &words), event);
     assert!(codec::follows(&words));
 
     let device = Device {
@@ -165,7 +165,7 @@ fn records() {
         budget: 6,
         name: "H100".into(),
     };
-    let words = codec::device(&device);
+    let words = codec::encode_device(&device);
     assert_eq!(
         words[..8],
         [
@@ -179,5 +179,5 @@ fn records() {
             u64::from_le_bytes(*b"H100\0\0\0\0")
         ]
     );
-    assert_eq!(codec::to_device(&words), Some(device));
+    assert_eq!(codec::decode_device(&words), Some(device));
 }

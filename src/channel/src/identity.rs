@@ -1,4 +1,4 @@
-//! Who publishes: read from the kernel once, packed into the header's identity words.
+//! The identity of the publishing process: read from the kernel once, and packed into the header's identity words.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ const PROGRAM: usize = 10;
 const JOB: usize = 20;
 const TEXT_WORDS: usize = 9;
 
-/// Nanoseconds of `clock` now.
+/// Returns the time of `clock` in nanoseconds.
 pub(crate) fn now(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     (time.tv_sec as u64)
@@ -31,21 +31,22 @@ pub(crate) fn now(clock: ClockId) -> u64 {
         .wrapping_add(time.tv_nsec as u64)
 }
 
-/// What was at `moment` on the publisher's `CLOCK_MONOTONIC`, in nanoseconds since 1970.
+/// Converts a time of the publisher's `CLOCK_MONOTONIC` into nanoseconds since 1970.
 pub(crate) fn realtime_of(publisher: &Identity, moment: u64) -> Option<u64> {
-    // The tick that stamps events may lie a little before the creation that was timed exactly.
+    // Event times are those of the kernel's tick, and may be slightly before the exact time of creation.
     let since_creation = moment.saturating_sub(publisher.created_monotonic);
     let by_its_clock = publisher.created_realtime.checked_add(since_creation)?;
     if !may_be_of_this_boot(publisher) {
         return Some(by_its_clock);
     }
-    // That clock stops while the machine sleeps, and the other one may be set: what was since that moment says more than what was before.
+    // `CLOCK_MONOTONIC` stops while the machine sleeps, and the realtime clock may be set. So the time since the moment
+    // is more reliable than the time before it.
     let since = now(ClockId::Monotonic).saturating_sub(moment);
     let by_ours = now(ClockId::Realtime).saturating_sub(since);
     Some(by_its_clock.max(by_ours))
 }
 
-/// The identity of this process.
+/// Reads the identity of this process.
 pub(crate) fn of_this_process(program: Option<&str>, job: &str) -> io::Result<Identity> {
     let rank = |name| std::env::var(name).ok().and_then(|v: String| v.parse().ok());
     let own_name = || {
@@ -54,7 +55,7 @@ pub(crate) fn of_this_process(program: Option<&str>, job: &str) -> io::Result<Id
     };
     Ok(Identity {
         pid: std::process::id(),
-        // The name in it is cut after 15 bytes, wherever that is in a character.
+        // The name in it is truncated to 15 bytes, which may split a character.
         start_time: start_time(&String::from_utf8_lossy(&fs::read("/proc/self/stat")?))
             .ok_or(io::ErrorKind::InvalidData)?,
         boot_id: boot_id().unwrap_or(UNKNOWN_BOOT),
@@ -70,20 +71,22 @@ pub(crate) fn of_this_process(program: Option<&str>, job: &str) -> io::Result<Id
     })
 }
 
-/// Field 22 of `/proc/PID/stat`. The name before it may hold spaces and parentheses, so counting starts at the last `)`.
+/// Returns field 22 of `/proc/PID/stat`. The name before it may contain spaces and parentheses, so counting starts at
+/// the last `)`.
 pub(crate) fn start_time(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// The boot id where there is none to read: a `/proc` of processes only (`subset=pid`), as services in a sandbox have it.
+/// The boot id if it cannot be read: the `/proc` of sandboxed services may show processes only (`subset=pid`).
 const UNKNOWN_BOOT: [u8; 16] = [0; 16];
 
-/// Whether a file can be of this boot of the machine. Where its publisher or we do not know which that is its lock alone tells.
+/// Whether a file can be of this boot of the machine. If its publisher or this process does not know the boot id, only
+/// the file's lock tells whether the publisher lives.
 pub(crate) fn may_be_of_this_boot(identity: &Identity) -> bool {
     identity.boot_id == UNKNOWN_BOOT || boot_id().map_or(true, |id| id == identity.boot_id)
 }
 
-/// The kernel's boot id as 16 bytes.
+/// Reads the kernel's boot id as 16 bytes.
 fn boot_id() -> io::Result<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
@@ -91,7 +94,7 @@ fn boot_id() -> io::Result<[u8; 16]> {
     Ok(id.to_be_bytes())
 }
 
-/// The identity as words of the header.
+/// Encodes the identity as words of the header.
 pub(crate) fn pack(identity: &Identity) -> [u64; IDENTITY_WORDS] {
     let mut w = [0; IDENTITY_WORDS];
     w[PID] = identity.pid.into();
@@ -113,7 +116,7 @@ pub(crate) fn pack(identity: &Identity) -> [u64; IDENTITY_WORDS] {
     w
 }
 
-/// The identity of a header, texts cleaned. The user is the file's owner, which no publisher can choose.
+/// Decodes the identity of a header and cleans its texts. The user is the file's owner, which no publisher can choose.
 pub(crate) fn unpack(w: &[u64; IDENTITY_WORDS], uid: u32) -> Identity {
     let rank = |i: usize| w[RANKS + i].checked_sub(1).and_then(|r| u32::try_from(r).ok());
     let mut boot_id = [0; 16];

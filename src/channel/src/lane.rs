@@ -1,45 +1,46 @@
-//! What is published about one stream of a device by somebody other than the publisher, and at the same time.
+//! Lanes: each publishes about one stream of a device, concurrently with the publisher.
 //!
-//! A lane has its own events, figures and generation words, on cache lines of its own. What both write are the slots of the blocks
-//! that it was lent: whoever writes one holds a lock that orders it after who wrote it last, and numbers its writes differently, so
-//! that readers are not misled by the same number twice. Between lanes nothing is ordered.
+//! A lane has its own events, figures and generation words, on its own cache lines. Lane and publisher both write the
+//! slots of the blocks lent to the lane. A writer of such a slot holds a lock that orders it after the previous writer.
+//! Each writer has its own ticket numbers, so that a reader never sees a number twice. Lanes are not ordered among each
+//! other.
 
 use crate::cells::LaneCells;
-use crate::codec::What;
+use crate::clock::Clock;
+use crate::codec::EventMeta;
 use crate::facts::{Facts, Unheld};
 use crate::format::lane;
 use crate::format::words::LANE_CELL;
 use crate::layout::Layout;
 use crate::map::Map;
-use crate::operation::{Operation, Told};
+use crate::operation::{Operation, Published};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::BlockState;
-use crate::stamp::Stamp;
 use crate::stats::LaneFigures;
 use crate::word::{Word, Words};
 
-/// The writing half of a lane over any words.
+/// The writer of a lane, generic over the kind of memory.
 #[derive(Debug)]
 pub(crate) struct LaneWriter<M> {
     memory: M,
     ring: Ring,
     slots: Slots,
-    /// Where its record begins.
+    /// First word of the lane's record.
     record: usize,
     device: u8,
-    /// What its numbers of writes begin with: no other writer's are the same, modulo [`WRITERS`].
+    /// First ticket of the lane. No other writer's tickets are the same modulo [`WRITERS`].
     first: u64,
-    /// Every write of a slot that is none of an event's.
+    /// Number of writes of a slot without an event.
     others: u64,
     events: u64,
-    /// The publisher's number of the last meeting.
+    /// The publisher's number of the last [meeting](crate::Publisher::meet).
     order: u32,
     cells: LaneCells,
     open: bool,
 }
 
 impl<M: Words> LaneWriter<M> {
-    /// Opens number `index` of the lanes that the layout has.
+    /// Opens lane number `index` of the layout.
     pub(crate) fn open(memory: M, layout: &Layout, index: usize, device: u8, stream: u64) -> LaneWriter<M> {
         let lane = LaneWriter {
             memory,
@@ -59,7 +60,7 @@ impl<M: Words> LaneWriter<M> {
         lane
     }
 
-    /// What comes now is about this stream. Every event and block says itself which it is about.
+    /// Sets the stream of the lane's record. Every event and block names its own stream too.
     pub(crate) fn of_stream(&self, stream: u64) {
         if let Some(word) = self.words().get(self.record + lane::STREAM) {
             word.put(stream);
@@ -76,21 +77,25 @@ impl<M: Words> LaneWriter<M> {
         here(&self.memory, self.open).unwrap_or_default()
     }
 
-    /// The number of the write of a slot that is just made.
+    /// Returns the ticket of the next write of a slot.
     #[inline(always)]
     fn ticket(&self) -> u64 {
         (self.events + self.others) * WRITERS + self.first
     }
 
-    /// The publisher's order from now on.
+    /// Takes over the publisher's number of the meeting.
     pub(crate) fn meet(&mut self, order: u32) {
         self.order = order;
     }
 
-    /// As [`Writer::operation`](crate::writer::Writer::operation). `KNOWN`: the block is in its slot already, and not all of that is
-    /// stored again.
+    /// Publishes an operation like [`Writer::operation`](crate::writer::Writer::operation). With `KNOWN` the block is
+    /// already in its slot, and only the words that change are stored.
     #[inline(always)]
-    pub(crate) fn operation<const KNOWN: bool>(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
+    pub(crate) fn operation<const KNOWN: bool>(
+        &mut self,
+        time: u64,
+        operation: &Operation<'_, impl Facts>,
+    ) -> Published {
         let Operation {
             kind,
             slot,
@@ -100,12 +105,12 @@ impl<M: Words> LaneWriter<M> {
             split,
         } = *operation;
         let Some(words) = here(&self.memory, self.open) else {
-            return Told {
+            return Published {
                 stored: true,
                 figures_due: false,
             };
         };
-        let what = What {
+        let what = EventMeta {
             time,
             kind,
             split,
@@ -121,13 +126,13 @@ impl<M: Words> LaneWriter<M> {
             }
             _ => put::block::<KNOWN, _>(words, slots, ticket, record, block),
         };
-        Told {
+        Published {
             stored,
-            figures_due: !self.cells.leaves(self.events),
+            figures_due: !self.cells.defers(self.events),
         }
     }
 
-    /// Rewrites a block slot. Returns false if there is no such slot.
+    /// Rewrites a block slot. Returns false if the table has no such slot.
     #[inline(always)]
     pub(crate) fn block(
         &mut self,
@@ -155,72 +160,75 @@ impl<M: Words> LaneWriter<M> {
         }
     }
 
-    /// Says that nothing more comes, and sees to it.
+    /// Marks the lane as closed. Later calls do nothing.
     pub(crate) fn close(&mut self) {
         self.state(lane::CLOSED);
         self.open = false;
     }
 }
 
-/// A lane's memory; `None` once it is closed, or in a forked child.
+/// Returns a lane's memory; `None` once the lane is closed, or in a forked child.
 #[inline(always)]
 fn here<M: Words>(memory: &M, open: bool) -> Option<&[M::W]> {
     if open { memory.here() } else { None }
 }
 
-/// The events, figures and block states of one stream, published beside the [`Publisher`](crate::Publisher) by whoever holds this,
-/// also at the same time.
+/// Publishes the events, figures and block states of one stream, concurrently with the [`Publisher`](crate::Publisher).
 ///
-/// It keeps the channel's memory, but not its sign of life. In a forked child every method does nothing.
+/// It keeps the channel's memory mapped, but does not hold the lock that marks the publisher as alive. In a forked
+/// child every method does nothing.
 #[derive(Debug)]
 pub struct Lane {
     writer: LaneWriter<Map>,
-    stamp: Stamp,
+    clock: Clock,
 }
 
 impl Lane {
-    pub(crate) fn new(writer: LaneWriter<Map>, stamp: Stamp) -> Lane {
-        Lane { writer, stamp }
+    pub(crate) fn new(writer: LaneWriter<Map>, clock: Clock) -> Lane {
+        Lane { writer, clock }
     }
 
-    /// Both ends of [`Publisher::meet`](crate::Publisher::meet).
-    pub(crate) fn parts(&mut self) -> (&mut LaneWriter<Map>, &mut Stamp) {
-        (&mut self.writer, &mut self.stamp)
+    /// Returns the parts that [`Publisher::meet`](crate::Publisher::meet) needs.
+    pub(crate) fn parts(&mut self) -> (&mut LaneWriter<Map>, &mut Clock) {
+        (&mut self.writer, &mut self.clock)
     }
 
-    /// [`Publisher::operation`](crate::Publisher::operation), of a block that this lane was lent. The figures due are the lane's.
+    /// Publishes an operation like [`Publisher::operation`](crate::Publisher::operation), on a block that this lane was
+    /// lent. The figures that may be due are the lane's.
     #[inline(always)]
-    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
-        let time = self.stamp.operation(operation.block.size(), self.writer.events);
+    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Published {
+        let time = self.clock.operation(operation.block.size(), self.writer.events);
         self.writer.operation::<false>(time, operation)
     }
 
-    /// The same of a block whose slot says already where it is, its size and its stream: only who holds it is stored anew.
+    /// Publishes an operation like [`Lane::operation`] on a block whose slot already has its address, size and stream:
+    /// only its state, tag and requested size are stored.
     #[inline(always)]
-    pub fn operation_again(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
-        let time = self.stamp.operation(operation.block.size(), self.writer.events);
+    pub fn operation_again(&mut self, operation: &Operation<'_, impl Facts>) -> Published {
+        let time = self.clock.operation(operation.block.size(), self.writer.events);
         self.writer.operation::<true>(time, operation)
     }
 
-    /// Rewrites a slot without an event, because that of its neighbour changed. Only between
-    /// [`Publisher::segment_begin`](crate::Publisher::segment_begin) and the end of that change. Returns false if the table has no such
-    /// slot.
+    /// Rewrites a slot without an event, because its neighbour changed. May be called only between
+    /// [`Publisher::segment_begin`](crate::Publisher::segment_begin) and the end of that change. Returns false if the
+    /// table has no such slot.
     pub fn block(&mut self, slot: u32, state: BlockState, block: &impl Facts, next: Option<u32>) -> bool {
-        self.writer.block(slot, self.stamp.now(), state, block, next)
+        self.writer.block(slot, self.clock.now(), state, block, next)
     }
 
-    /// Publishes the lane's figures: when [`Told::figures_due`] says so.
+    /// Publishes the lane's figures. To be called when [`Published::figures_due`] is set.
     #[inline]
     pub fn figures(&mut self, figures: &LaneFigures) {
         self.writer.figures(figures);
     }
 
-    /// Goes on about another stream: the one before has ended. What was counted for that stays counted here.
+    /// Continues with another stream after the previous one has ended. The counts of the previous stream stay in the
+    /// lane's figures.
     pub fn continue_with(&mut self, stream: u64) {
         self.writer.of_stream(stream);
     }
 
-    /// Ends the lane: its last figures stay, and nothing more is published on it.
+    /// Closes the lane: its last figures stay, and nothing more is published on it.
     pub fn close(&mut self) {
         self.writer.close();
     }

@@ -1,4 +1,5 @@
-//! Where the sections of one channel lie: laid out for a new file by their rows (section.rs), or read back from one (check.rs).
+//! The layout of a channel: computed for a new file from the rows of `section.rs`, or read back from a file
+//! (`check.rs`).
 
 mod check;
 
@@ -13,7 +14,7 @@ impl Layout {
         Layout::with(options, |row| row.listed || (row.count)(options) > 0)
     }
 
-    /// The same of these sections.
+    /// Lays out a new channel that has the sections for which `has` returns true.
     fn with(options: &Options, has: impl Fn(&Row) -> bool) -> Layout {
         let rows = || SECTIONS.iter().filter(|row| has(row));
         let mut layout = Layout::default();
@@ -31,17 +32,17 @@ impl Layout {
         layout
     }
 
-    /// Bytes of the whole file.
+    /// Returns the size of the whole file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.len as u64 * 8
     }
 
-    /// Where a section lies.
+    /// Returns the position of a section.
     pub(crate) fn section(mut self, row: &Row) -> Section {
         *(row.place)(&mut self)
     }
 
-    /// The event ring of a lane. Callers keep `lane` below the number of lanes.
+    /// Returns the event ring of a lane. Callers keep `lane` below the number of lanes.
     pub(crate) fn lane_ring(&self, lane: usize) -> Section {
         let count = self.lane_events.count / self.lanes.count;
         Section {
@@ -51,7 +52,7 @@ impl Layout {
         }
     }
 
-    /// The header and table of contents of this layout, identity left zero.
+    /// Returns the header and table of contents of this layout, with zeros for the identity.
     pub(crate) fn header(&self) -> Vec<u64> {
         let mut header = vec![0; TOC];
         for row in SECTIONS {
@@ -76,7 +77,7 @@ impl Layout {
     }
 }
 
-/// Sizes of a channel that has the sections which all files have.
+/// Sizes of the sections that every file has, for tests.
 #[cfg(test)]
 #[derive(Clone, Copy)]
 pub(crate) struct Capacity {

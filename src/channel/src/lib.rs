@@ -1,23 +1,25 @@
-//! The gpumem stats channel: how a process publishes the truth about its GPU memory, and how others read it.
+//! The gpumem stats channel: how a process publishes the state of its GPU memory, and how others read it.
 //!
-//! This page is the protocol's one specification; the modules named here hold the details of their part.
+//! This page is the only specification of the protocol; the modules named here hold the details of their parts.
 //!
 //! # Who uses it
-//! A program that owns GPU memory has a [`Publisher`] inside its allocator (`gpumem-alloc`, or a hook in PyTorch). A dashboard
-//! [`discover()`]s channels and reads each with a [`Reader`]. Nothing flows back: the writer never reads shared memory, so that a
-//! viewer cannot slow it down, block it, or steer it.
+//! A program that owns GPU memory has a [`Publisher`] inside its allocator (`gpumem-alloc`, or a hook in PyTorch). A
+//! dashboard [`discover()`]s channels and reads each with a [`Reader`]. Data flows in one direction only: the writer never
+//! reads shared memory, so a viewer cannot slow it down, block it, or influence it.
 //!
 //! # The file
-//! One file per publisher, `<pid>-<starttime>-<n>.gpumem`, in `$GPUMEM_DIR`, or else `$XDG_RUNTIME_DIR/gpumem` or
-//! `/dev/shm/gpumem-<uid>`: a directory of mode 0700 on tmpfs that is its user's own. It is built under a temporary name, all of its
-//! memory is allocated (no store can fail later), locked with `flock`, filled, and only then renamed, so that nobody sees a part of it.
+//! There is one file per publisher, `<pid>-<starttime>-<n>.gpumem`, in `$GPUMEM_DIR`, or else `$XDG_RUNTIME_DIR/gpumem` or
+//! `/dev/shm/gpumem-<uid>`: a directory of mode 0700 on tmpfs that belongs to its user. The file is created under a
+//! temporary name. All of its memory is allocated (so no store can fail later), it is locked with `flock`, filled, and then
+//! renamed, so that no reader sees an incomplete file.
 //!
-//! The lock is the sign of life ([`Life`]): held means alive, in whatever pid namespace; free means the process is gone, and
-//! the file is its black box. The next publisher of the same user sweeps all but the newest 16 of the last 24 hours that fit into a quarter
-//! of the file system, and where it finds no room these, too, the oldest first; programs that ran out of memory stay longest (`sweep.rs`).
+//! The lock is the sign of life ([`Life`]). Held means that the publisher is alive, in whatever pid namespace. Free means
+//! that the process is gone, and the file is its black box. The next publisher of the same user removes black boxes, except
+//! the newest 16 of the last 24 hours that fit into a quarter of the file system. If it finds no space, it removes these
+//! too, the oldest first. Those of programs that ran out of memory stay longest (`sweep.rs`).
 //!
-//! A forked child lets go of the lock and of the mapping: it publishes nothing. One of `_Fork` or a bare `clone`, in which no handler
-//! runs, publishes nothing either, but keeps the lock for as long as it lives.
+//! A forked child releases the lock and the mapping, and publishes nothing. A child of `_Fork` or a bare `clone`, in which
+//! no handler runs, publishes nothing either, but keeps the lock as long as it lives.
 //!
 //! # The layout
 //! Little-endian words of 64 bits, always accessed as such (`format.rs`, `codec.rs`):
@@ -31,60 +33,72 @@
 //!               6 generations     7 events    8 strings      9 managed ranges (reserved)
 //!              10 lanes          11 their generations         12 their events
 //! ```
-//! This is format 2. Format 1 has no lanes and is read as such; its readers refuse format 2, whose figures they would show in part.
-//! Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown values. Devices are joined to
-//! NVML by UUID, never by number. Each section is a row of one table: [`section`] has it and says how to add one.
+//! This is format 2. Format 1 has no lanes, and is read as such. Its readers refuse format 2, because they would show its
+//! figures in part only. Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown
+//! values. Devices are joined to NVML by UUID, never by number. The sections are the rows of one table: [`section`] has it,
+//! and says how to add one.
 //!
 //! # Consistency
-//! One writer for every word but those of block slots; publishing is a fixed number of stores, without system call, allocation or wait (`writer.rs`).
-//! - A **record** has a sequence word, odd while it is written (`seqlock.rs`).
-//! - **Figures** alternate between two cells, so that one is complete whenever the writer is stopped; what requests that hit the
-//!   cache change since is told by their events (`cells.rs`).
-//! - A **block** keeps its slot for life and names the slot of the block behind it. Every 1,024 slots share a **generation** word
-//!   that moves when one of them changes: a reader reads again only what changed (`mirror.rs`).
-//! - A **segment**'s sequence word brackets every change of its structure (split, join, growth): a reader believes the blocks only
-//!   if the word did not move while it read them. Until then it keeps showing the last state that it believed.
-//! - An **event** is published before what it describes, so the last one names the operation that a kill interrupted. The ring
-//!   overwrites the oldest; readers count what they lost. The map is the truth, events are for timelines.
+//! Every word has one writer, except those of block slots. Publishing is a fixed number of stores, without system calls,
+//! allocation or waiting (`writer.rs`).
+//! - A **record** has a sequence word, which is odd while the record is written (`seqlock.rs`).
+//! - **Figures** alternate between two cells, so that one is complete whenever the writer is stopped. Changes by requests
+//!   that hit the cache are derived from their events (`cells.rs`).
+//! - A **block** keeps its slot as long as it exists, and names the slot of the next block. Every 1,024 slots share a
+//!   **generation** word that changes when one of them does, so a reader reads only what changed (`replica.rs`).
+//! - A **segment**'s sequence word brackets every change of its structure (split, join, growth). A reader accepts the blocks
+//!   only if the word did not change while it read them. Until then it shows the last state that it accepted.
+//! - An **event** is published before what it describes, so the last event names the operation that a kill interrupted. New
+//!   events overwrite the oldest in the ring, and readers count the lost ones. The block map is authoritative; events are
+//!   for timelines.
 //!
 //! # Lanes
-//! A [`Lane`] is a second kind of writer, for one stream of a device: other threads publish on it while the publisher does its own
-//! ([`Publisher::lane`], `lane.rs`). What changes a block's state alone can go that way, what changes structure cannot.
-//! - It has its own events, figures and generation words, no cache line of which anybody else writes. What both write are the slots
-//!   of the blocks that it was lent; the program's locks say who is next, and the numbers of their writes never are the same.
-//! - A device's figures are the **sum** of what the publisher and its lanes say, peaks excepted: these the publisher raises before
-//!   they are passed. The sum is read again if a lane published meanwhile (`reader/figures.rs`).
-//! - Events are **merged** by time. Every event carries the number of its writer's last [meeting](Publisher::meet) with the other
-//!   kind, so that what happened within one tick of the clock stays in order, too (`reader/merge.rs`).
+//! A [`Lane`] is a second kind of writer, for one stream of a device: other threads publish on it concurrently with the
+//! publisher ([`Publisher::lane`], `lane.rs`). Changes of a block's state can be published on a lane, changes of structure
+//! cannot.
+//! - A lane has its own events, figures and generation words, on cache lines that no other writer uses. Lane and publisher
+//!   both write the slots of the blocks that the lane was lent. The program's locks order these writes, and their ticket
+//!   numbers are never the same.
+//! - A device's figures are the **sum** of those of the publisher and its lanes, except the peaks: the publisher raises these
+//!   before they are exceeded. The sum is read again if a lane published meanwhile (`reader/figures.rs`).
+//! - Events are **merged** by time. Every event has the number of its writer's last [meeting](Publisher::meet) with the other
+//!   kind of writer, so that events within one tick of the clock stay in order too (`reader/merge.rs`).
 //!
-//! # Ends
-//! What a publisher left that ended in the middle of a change is shown as far as it was stored: the segment as not complete, the
-//! one block that was being written, of each of its writers, not at all.
+//! # Interrupted publishers
+//! If a publisher ended in the middle of a change, readers show what was stored: the segment as incomplete, without the one
+//! block that each of its writers was writing.
 //!
-//! The ordering code runs under loom with every fence taken out in turn (each is missed), is cut between any two stores, and
-//! survives 1,000 kills of programs that embed `gpumem-alloc` (the workspace's `tests/tests/kill`).
+//! The ordering code is tested under loom, with each fence removed in turn (every removal is detected). Its writers are
+//! killed between any two stores (`crash_tests.rs`), and it survives 1,000 kills of programs that embed `gpumem-alloc` (the
+//! workspace's `tests/tests/kill`).
 //!
 //! # Trust
-//! A reader believes nothing (`layout/check.rs`, `reader/open.rs`, `reader.rs`): sizes are checked against the file, which may have no holes, offsets and counts with checked
-//! arithmetic, sections must not overlap, lists must climb in address, text is [`clean`](gpumem_text::clean)ed before it can reach a terminal. What
-//! overlaps or contradicts itself is counted as malformed, what does not fit into the tables of blocks or segments as untracked, what
-//! cannot be read consistently as lagging, and figures that cannot be true are marked as such; nothing is guessed. Our own user's files in our own
-//! directories are mapped; whatever else is found, other users' and containers', is read with `pread`, opened only if it is a regular file, and
-//! only from a tmpfs. Discovery filters names before it counts them, bounds what one owner can add, and says what it leaves out (`discover.rs`).
+//! A reader trusts nothing in the file (`layout/check.rs`, `reader/open.rs`, `reader.rs`). Sizes are checked against the file,
+//! which may have no holes, and offsets and counts with checked arithmetic. Sections must not overlap, and lists must
+//! ascend in address. Text is [`clean`](gpumem_text::clean)ed before it can reach a terminal. Segments that overlap or
+//! contradict themselves are counted as malformed, those that do not fit into the tables of blocks or segments as untracked,
+//! and those that cannot be read consistently as lagging. Impossible figures are marked as such; nothing is guessed.
+//!
+//! This user's files in this user's directories are mapped. All other files, those of other users and of containers, are
+//! read with `pread`, are opened only if they are regular files, and only from a tmpfs. Discovery filters names before it
+//! counts them, bounds what one owner can add, and reports what it leaves out (`discover.rs`).
 //!
 //! # Costs
 //! `cargo bench -p gpumem-channel` measures both ends; README has the numbers.
 
 #![warn(missing_debug_implementations)]
 
-// Every other crate needs this one or Linux by itself, and would say so less clearly.
+// Every other crate needs this one or Linux itself, and would fail with a less clear message.
 #[cfg(not(target_os = "linux"))]
-compile_error!("gpumem needs Linux: signs of life, forked children and files in memory are those of its kernel");
+compile_error!("gpumem needs Linux: it relies on its file locks, fork handling and tmpfs");
 
 mod cells;
+mod clock;
+mod close_handle;
 mod codec;
 #[cfg(test)]
-mod cut_tests;
+mod crash_tests;
+mod directory;
 mod discover;
 mod error;
 mod facts;
@@ -92,27 +106,24 @@ mod format;
 mod found;
 #[cfg(test)]
 mod golden_tests;
-mod goodbye;
 mod identity;
 mod lane;
 mod layout;
 mod life;
 mod map;
-mod mirror;
 mod operation;
 mod options;
 #[cfg(test)]
 mod ordering_tests;
-mod place;
 mod publisher;
 mod put;
 mod reader;
 mod record;
+mod replica;
 pub mod section;
 mod seqlock;
 mod snapshot;
 mod source;
-mod stamp;
 mod stats;
 mod sweep;
 mod text;
@@ -120,16 +131,16 @@ mod word;
 mod writer;
 
 pub use cells::Touched;
+pub use close_handle::CloseHandle;
+pub use directory::{check_directory, named_directory, own_directories};
 pub use discover::{Problem, ProblemKind, Scan, discover, removed_channel_of};
 pub use error::{CreateError, OpenError, ReadError};
 pub use facts::{Facts, Place, Unheld};
 pub use found::Found;
-pub use goodbye::Goodbye;
 pub use lane::Lane;
 pub use map::Process;
-pub use operation::{Operation, Split, Told};
+pub use operation::{Operation, Published, Split};
 pub use options::Options;
-pub use place::{check_directory, named_directory, own_directories};
 pub use publisher::Publisher;
 pub use reader::Reader;
 pub use record::{

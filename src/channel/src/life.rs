@@ -1,13 +1,13 @@
-//! Alive or dead: a publisher holds an exclusive lock on its file for as long as it lives. The kernel lets go of it when the
-//! process ends, however it ends, in whatever namespace it lived.
+//! Whether a publisher is alive. It holds an exclusive lock on its file as long as it lives. The kernel releases the
+//! lock when the process ends, however it ends and whatever its namespaces are.
 
 use std::fs::File;
 use std::io;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Whether somebody holds the lock of `file`. Takes a shared lock for a moment, which no publisher waits for: it locks its file
-/// before the file has a name that others look at.
+/// Whether a process holds the lock of `file`. Takes a shared lock for a moment. That never delays a publisher, which
+/// locks its file before the file has a name that readers look at.
 pub(crate) fn is_held(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {

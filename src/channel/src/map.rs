@@ -1,5 +1,5 @@
-//! The only `unsafe` of this crate: shared mappings as words, what happens to them in a forked child, hints to the cache, and a limit that
-//! the system may refuse to tell.
+//! The only `unsafe` code of this crate: shared mappings as words, their handling in forked children, prefetching, and
+//! `getrlimit`.
 #![allow(
     unsafe_code,
     reason = "mmap, madvise, pthread_atfork and prefetching have no safe interface, getrlimit none that can fail; everything else in the crate goes through this module"
@@ -23,18 +23,18 @@ mod process;
 
 pub use process::Process;
 
-/// A handle on a shared mapping of whole words, which lasts as long as any of its handles.
+/// A handle on a shared mapping of words. The mapping exists as long as any of its handles.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     ptr: NonNull<AtomicU64>,
     words: usize,
-    /// In a child forked later the mapping is gone (MADV_DONTFORK) and the address may be another's.
+    /// In a child forked later the mapping is gone (MADV_DONTFORK), and something else may be at its address.
     process: Process,
-    /// The handle has the place itself, so that nobody who stores has to look it up here.
+    /// Pointer and length are copied into the handle, so that stores need not look them up here.
     mapping: Arc<Mapping>,
 }
 
-/// Unmaps the words when it goes.
+/// A mapping, which is unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     ptr: NonNull<AtomicU64>,
@@ -57,7 +57,7 @@ impl Map {
         Map::new(file, words, ProtFlags::READ)
     }
 
-    /// Maps the first `words` words of `file` for reading and writing. A forked child does not have it.
+    /// Maps the first `words` words of `file` for reading and writing. Forked children do not inherit the mapping.
     pub(crate) fn writable(file: &File, words: usize) -> io::Result<Map> {
         let map = Map::new(file, words, ProtFlags::READ | ProtFlags::WRITE)?;
         // SAFETY: exactly the range just mapped. DONTFORK changes nothing in this process; children are kept off the words by
@@ -94,7 +94,7 @@ impl Map {
         }
     }
 
-    /// The mapping, to be found again while it lasts.
+    /// Returns a weak reference to the mapping.
     pub(crate) fn downgrade(&self) -> Weak<Mapping> {
         Arc::downgrade(&self.mapping)
     }
@@ -103,31 +103,31 @@ impl Map {
         mapping.upgrade().map(Map::of)
     }
 
-    /// Whether this is a copy of the handle in a forked child, where there is nothing to touch.
+    /// Whether this is a copy of the handle in a forked child, where the memory is not mapped.
     #[inline(always)]
     pub(crate) fn inherited(&self) -> bool {
         !self.process.is_current()
     }
 
-    /// The words; `None` in a forked child.
+    /// Returns the words; `None` in a forked child.
     #[inline(always)]
     pub(crate) fn here(&self) -> Option<&[AtomicU64]> {
         if self.inherited() {
             return None;
         }
-        // SAFETY: mapped for as long as `self` and with it the mapping lives, page-aligned, and `words` long. The file was that long when it was mapped and
-        // its publisher never cuts it. All access, here and in other processes, is to aligned atomic 64-bit words; on read-only
-        // mappings this crate only loads.
+        // SAFETY: mapped for as long as `self` and with it the mapping lives, page-aligned, and `words` long. The file
+        // was that long when it was mapped, and its publisher never truncates it. All access, here and in other
+        // processes, is to aligned atomic 64-bit words; on read-only mappings this crate only loads.
         Some(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.words) })
     }
 }
 
-/// Has the memory of a value that is wanted soon brought near: of the one that lies so many `further` on, if there is one. Does nothing
-/// where there is no safe name for that.
+/// Prefetches the memory of the value `further` values after this one, if there is one. Does nothing on architectures
+/// without a stable prefetch intrinsic.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T, further: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint to the cache; it neither reads nor writes as far as the program can tell, and faults for no address.
+    // SAFETY: a prefetch neither reads nor writes as far as the program can tell, and faults for no address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).wrapping_add(further).cast());
@@ -145,24 +145,24 @@ impl Drop for Mapping {
     }
 }
 
-/// Bytes that a file of this process may have, if that is limited. Not by rustix: it panics where a sandbox refuses to tell, and then there is
-/// no limit that anybody knows of.
+/// Returns the limit on the size of this process's files in bytes, if there is one. Does not use rustix, which panics
+/// if a sandbox denies the call; then no limit is known.
 pub(crate) fn file_size_limit() -> Option<u64> {
     let mut limit = MaybeUninit::<libc::rlimit>::uninit();
-    // SAFETY: writes one record, if it succeeds.
+    // SAFETY: the call writes one record if it succeeds.
     if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) } != 0 {
         return None;
     }
-    // SAFETY: written just now.
+    // SAFETY: the call succeeded and has written it.
     let soft = unsafe { limit.assume_init() }.rlim_cur;
     (soft != libc::RLIM_INFINITY).then_some(soft)
 }
 
-/// Channels that a process may have open: one for each device of a C program, and as many again.
+/// Most channels that a process may have open: one for each device of a C program, and as many again.
 pub(crate) const CHANNELS_MAX: usize = 256;
 
-/// Descriptors of locked channel files. A forked child closes them, else it would hold its parent's lock, and a dead publisher
-/// would look alive for as long as one of its workers runs.
+/// Descriptors of locked channel files. A forked child closes them. Otherwise it would hold its parent's lock, and a
+/// dead publisher would look alive as long as one of its workers runs.
 static LOCKED: [Descriptor; CHANNELS_MAX] = [const {
     Descriptor {
         fd: AtomicI32::new(FREE),
@@ -171,20 +171,20 @@ static LOCKED: [Descriptor; CHANNELS_MAX] = [const {
     }
 }; CHANNELS_MAX];
 
-/// The device of a file and its number there. Async-signal-safe.
+/// Returns the device and inode of an open file. Async-signal-safe.
 fn file_of(fd: RawFd) -> Option<[u64; 2]> {
     let mut about = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: writes one record, if it succeeds.
+    // SAFETY: the call writes one record if it succeeds.
     if unsafe { libc::fstat(fd, about.as_mut_ptr()) } != 0 {
         return None;
     }
-    // SAFETY: written just now.
+    // SAFETY: the call succeeded and has written it.
     let about = unsafe { about.assume_init() };
     Some([about.st_dev, about.st_ino])
 }
 
-/// Runs in the child, between fork and whatever it does next: only atomics, fstat(2) and close(2), all async-signal-safe. Handlers that
-/// were registered earlier have run: what they made is the child's own.
+/// Runs in the child right after fork. Uses only atomics, fstat(2) and close(2), which are async-signal-safe. Handlers
+/// that were registered earlier have already run; what they made belongs to the child.
 extern "C" fn in_forked_child() {
     if !WIPED.load(Ordering::Relaxed) {
         HERE.forget();
@@ -194,66 +194,71 @@ extern "C" fn in_forked_child() {
         let Some((fd, file)) = inherited.and_then(|fd| Some((fd, place.take(fd)?))) else {
             continue;
         };
-        // One that was being opened has the lowest number that was free, which nobody knows.
+        // A descriptor that was just being opened may have any number.
         let numbers = if fd == OPENING { 0..OPEN_MAX } else { fd..fd + 1 };
-        // The program may have closed it, as daemons close all there are: then it may be a file of the program's by now.
+        // The program may have closed the descriptor, as daemons close all of theirs; then the number may be another
+        // file's by now.
         for fd in numbers.filter(|fd| file_of(*fd) == Some(file)) {
-            // SAFETY: `LockedFile` owns the descriptor and, in this process, will not close it again; nor will who was opening it, a thread
-            // that is not here. What is being opened has no name yet that others look at.
+            // SAFETY: `LockedFile` owns the descriptor and will not close it again in this process. Neither will the
+            // thread that was opening it, which does not exist here. A file that is being opened has no name yet that
+            // readers look at.
             unsafe { libc::close(fd) };
         }
     }
 }
 
-/// Numbers among which a child that was forked while a channel was being opened looks for it: for a few milliseconds.
+/// Descriptors that a child checks if it was forked while a channel was being opened. The search takes a few
+/// milliseconds.
 const OPEN_MAX: RawFd = 1 << 14;
 
-/// Whether the kernel does the part of [`in_forked_child`] that matters most, also where that does not run: in children of `_Fork` and of
-/// a bare `clone`, and while other libraries' handlers run.
+/// Whether the kernel wipes [`HERE`] in children. That covers the most important part of [`in_forked_child`] even where
+/// the handler does not run: in children of `_Fork` and of a bare `clone`, and while other libraries' handlers run.
 static WIPED: AtomicBool = AtomicBool::new(false);
 
-/// Has children find zeros in [`HERE`], and has [`in_forked_child`] run. Not behind a lock: a child that is forked while a thread is in here
-/// would wait for that thread for ever. Who comes at the same time does it, too, and then it runs twice in each child, which is as good as
-/// once.
+/// Makes children find zeros in [`HERE`], and registers [`in_forked_child`]. Takes no lock: a child forked while a
+/// thread is in here would wait for that thread for ever. Two threads at the same time both register the handler; it is
+/// idempotent.
 fn watch_forks() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.load(Ordering::Acquire) {
         WIPED.store(wipe_in_children(), Ordering::Relaxed);
-        // SAFETY: registers a plain function that stays valid for the life of the program. If it fails (no memory) forked
-        // children keep the lock for as long as they live, which is only misleading.
+        // SAFETY: registers a plain function that stays valid for the life of the program. If it fails (no memory),
+        // forked children keep the lock as long as they live, which is misleading but harmless.
         unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
         WATCHED.store(true, Ordering::Release);
     }
 }
 
-/// Asks the kernel to (Linux 4.14). Not where pages are larger than we know of: others' statics would be wiped with ours.
+/// Asks the kernel to wipe [`HERE`] in children (Linux 4.14). Does not if pages are larger than [`Here`]: that would
+/// wipe other statics too.
 fn wipe_in_children() -> bool {
-    // Emulators that take any advice and heed none take one that does not exist.
+    // Some emulators accept any advice and ignore it. They are detected by an advice that does not exist.
     const NONE: i32 = -1;
     let bytes = size_of_val(&HERE);
     let advise = |advice| {
-        // SAFETY: pages that are all `HERE`'s, and private to this process: the program's own memory, zero until it is stored to. In this
-        // process nothing changes, and in children zeros are values like any other.
+        // SAFETY: the pages belong to `HERE` alone, and are private to this process. In this process nothing changes,
+        // and in children zeros are valid values.
         unsafe { libc::madvise((&raw const HERE).cast_mut().cast(), bytes, advice) == 0 }
     };
     bytes.is_multiple_of(rustix::param::page_size()) && !advise(NONE) && advise(libc::MADV_WIPEONFORK)
 }
 
-/// An open file whose lock says "alive", registered so that forked children let go of it.
+/// An open file whose lock marks the publisher as alive. It is registered so that forked children close it.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     place: &'static Descriptor,
     file: ManuallyDrop<File>,
-    /// A forked child finds it closed.
+    /// The process that opened the file; in a forked child it is closed.
     process: Process,
 }
 
 impl LockedFile {
-    /// Opens `file` again, to be locked. `None` where [`CHANNELS_MAX`] are.
+    /// Opens `file` again, to be locked. Returns `None` if [`CHANNELS_MAX`] files are open.
     ///
-    /// A lock is of all that comes of one opening, in whatever process: descriptors and mappings. No child may have any. So this one is
-    /// registered before it is there, which takes another opening to know the file by; and it is that one, which nobody locks, that is mapped,
-    /// as a child can be forked before a mapping is kept from it.
+    /// A `flock` lock belongs to an open file description, and lasts as long as any process has a descriptor or mapping
+    /// of it. No child may keep one. So the descriptor is registered before it is opened, which needs a second open to
+    /// identify the file. The second one, which is never locked, is the one that is mapped, because a child can be
+    /// forked before the mapping is excluded from children.
     pub(crate) fn open(
         file: &File,
         process: Process,
@@ -272,7 +277,7 @@ impl LockedFile {
         }))
     }
 
-    /// The file, for who has just opened it: later on the program may have closed it.
+    /// Returns the file. Only valid right after opening: later the program may have closed it.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
@@ -280,16 +285,16 @@ impl LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // In a forked child it is closed already, and place and number may be another file's by now.
+        // In a forked child it is already closed, and its entry and number may be another file's by now.
         if !self.process.is_current() {
             return;
         }
         let fd = self.file.as_raw_fd();
-        // As above, the program may have closed it.
+        // The program may have closed it, as above.
         let file = self.place.take(fd);
         if file.is_some() && file == file_of(fd) {
-            // SAFETY: opened in `open`, and taking it out makes sure that only one side closes it. Unlocked first: a child that
-            // is being forked right now still has the file open.
+            // SAFETY: opened in `open`, and taking it out of the entry ensures that it is closed once. It is unlocked
+            // first because a child that is being forked right now still has the file open.
             unsafe {
                 libc::flock(fd, libc::LOCK_UN);
                 libc::close(fd);

@@ -1,35 +1,37 @@
-//! What a program may choose of its channel.
+//! Options of a channel.
 
 use std::path::PathBuf;
 
-/// How large a channel is and what it says about its program.
+/// The sizes of a channel, and what it says about its program.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Directory to publish in, made if its parent is there; `None` tries [`own_directories`](crate::own_directories). It must be in memory
-    /// (tmpfs), belong to this user, be nobody else's to enter (mode 0700), and be no symbolic link. The dashboard looks into those of
-    /// its own environment: give it the same one as `GPUMEM_DIR`.
+    /// Directory to publish in, created if its parent exists; `None` tries [`own_directories`](crate::own_directories).
+    /// It must be in memory (tmpfs), belong to this user, be closed to other users (mode 0700), and not be a symbolic
+    /// link. The dashboard searches the directories of its own environment: set `GPUMEM_DIR` to the same directory for
+    /// it.
     pub dir: Option<PathBuf>,
-    /// Blocks it has room for (64 bytes each). Blocks beyond that are counted as untracked.
+    /// Size of the block table (64 bytes a block). Further blocks are counted as untracked.
     pub blocks: u32,
-    /// Segments it has room for (128 bytes each).
+    /// Size of the segment table (128 bytes a segment).
     pub segments: u32,
-    /// Events it keeps (64 bytes each), rounded up to a power of two.
+    /// Size of the event ring (64 bytes an event), rounded up to a power of two.
     pub events: u32,
-    /// Different tags, names of pools and marks it has room for (128 bytes each); marks take three quarters at most.
+    /// Size of the string table (128 bytes a string), which holds tags, pool names and marks. Marks take at most three
+    /// quarters of it.
     pub strings: u32,
-    /// Devices it has room for (1.5 KiB each); at most 256.
+    /// Size of the device table (1.5 KiB a device); at most 256.
     pub devices: u32,
-    /// Lanes it has room for (1 KiB each, and their events); at most 63, and none if 0.
+    /// Number of lanes (1 KiB each, and their events); at most 63.
     pub lanes: u32,
-    /// Events that it keeps of each lane (64 bytes each), rounded up to a power of two.
+    /// Size of each lane's event ring (64 bytes an event), rounded up to a power of two.
     pub lane_events: u32,
-    /// Job label.
+    /// Label of the job; empty for none.
     pub job: String,
-    /// Program name; `None` takes the executable's.
+    /// Name of the program; `None` uses that of the executable.
     pub program: Option<String>,
-    /// Whether it is made smaller where it would take more than a sixteenth of its file system, which others need, too: a container's
-    /// `/dev/shm` has 64 MiB, where the ranks of a job and the workers that load its data put theirs. Of blocks,
-    /// segments and events, what takes most is halved as often as that takes.
+    /// Whether the channel is made smaller if it would take more than a sixteenth of its file system. A container's
+    /// `/dev/shm` has 64 MiB, which the ranks of a job and their data loaders share. The largest of the block, segment
+    /// and event tables is halved until the channel fits.
     pub fit: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The ordering code under loom: every interleaving and every reordering that Rust's memory model allows, for the very functions
-//! that run on mappings. Each fence is also taken out in turn, and then the same model must fail: a fence that nobody misses would
-//! be one that is not needed, or a model that does not look.
+//! The ordering code under loom: every interleaving and every reordering that Rust's memory model allows, for the very
+//! functions that run on mappings. Each fence is also removed in turn, and then the same model must fail. Otherwise
+//! either the fence is not needed, or the model does not test it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use crate::{cells, seqlock};
 mod descriptors;
 mod lanes;
 
-/// Which fence is left out: the `n`th of its kind that a thread passes, counted from 0.
+/// The fence that is left out: the `n`th of its kind that a thread passes, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Without {
     Nothing,
@@ -60,7 +60,7 @@ fn words(n: usize) -> Arc<Vec<Modelled>> {
     Arc::new((0..n).map(|_| Modelled(AtomicU64::new(0))).collect())
 }
 
-/// Runs `model` under loom; whether every execution passed.
+/// Runs `model` under loom. Returns whether every execution passed.
 fn holds(without: Without, period: u32, model: fn()) -> bool {
     let quiet = std::panic::take_hook();
     if without != Without::Nothing {
@@ -79,11 +79,11 @@ fn holds(without: Without, period: u32, model: fn()) -> bool {
     outcome.is_ok()
 }
 
-/// `model` must hold, and fail without each of the `fences`.
+/// Checks that `model` holds, and that it fails without each of the `fences`.
 fn needs_every_fence(period: u32, model: fn(), fences: &[Without]) {
     assert!(holds(Without::Nothing, period, model));
     for &fence in fences {
-        assert!(!holds(fence, period, model), "nobody misses {fence:?}");
+        assert!(!holds(fence, period, model), "the model holds without {fence:?}");
     }
 }
 
@@ -108,13 +108,13 @@ fn record() {
 }
 
 #[test]
-fn a_record_is_never_torn_and_needs_every_fence() {
+fn record_is_never_torn_and_needs_every_fence() {
     use Without::{Acquire, Release};
     needs_every_fence(2, record, &[Release(0), Release(1), Acquire(0), Acquire(1)]);
 }
 
-/// A segment's structure, as the mirror reads it: the bracket with the segment's own record, and a block. Whoever believes the
-/// bracket must see segment and block of the same moment.
+/// A segment's structure, as the replica reads it: the bracket with the segment's own record, and a block. A reader
+/// that accepts the bracket must see segment and block of the same moment.
 fn bracket() {
     const SEGMENT: usize = 0;
     const BLOCK: usize = 2;
@@ -141,14 +141,14 @@ fn bracket() {
 }
 
 #[test]
-fn a_believed_segment_is_of_one_moment() {
+fn accepted_segment_is_of_one_moment() {
     use Without::{Acquire, Release};
     // Of the writer's fences 0 and 3 are the bracket's (the block's own, 1, could stand in for 0), of the reader's 0 and 1 the
     // segment record's, 2 and 3 the block's.
     needs_every_fence(u32::MAX, bracket, &[Release(3), Acquire(0), Acquire(3)]);
 }
 
-/// A slot and its group's generation: a reader that has seen the generation never needs to look again.
+/// A slot and its group's generation: a reader that has seen the generation need not read the slot again.
 fn generation() {
     const GENERATION: usize = 2;
     let memory = words(3);
@@ -181,12 +181,13 @@ fn generation() {
 }
 
 #[test]
-fn a_seen_generation_is_a_seen_slot() {
+fn seen_generation_means_a_seen_slot() {
     use Without::{Acquire, Release};
     needs_every_fence(u32::MAX, generation, &[Release(1), Acquire(0)]);
 }
 
-/// Two alternating cells: what is read is complete and of one moment, and once something was published a reader finds something.
+/// Two alternating cells: what is read is complete and of one moment, and a reader always finds a cell once one was
+/// published.
 fn two_cells() {
     const STRIDE: usize = 2;
     let memory = words(2 * STRIDE);
@@ -210,12 +211,12 @@ fn two_cells() {
 }
 
 #[test]
-fn one_of_two_cells_can_always_be_read() {
+fn one_of_two_cells_is_always_readable() {
     assert!(holds(Without::Nothing, u32::MAX, two_cells));
 }
 
-/// A ring of two records, read by copying and then looking at the count: a copy that was made before the count allowed its record
-/// to be written again is whole.
+/// A ring of two records, read by copying and then reading the count: a copy is whole if it was made before the count
+/// allowed its record to be overwritten.
 fn ring() {
     const HEAD: usize = 4;
     let memory = words(5);
@@ -238,7 +239,7 @@ fn ring() {
         let copy = [memory[2].get(), memory[3].get()];
         Modelled::acquire_fence();
         if memory[HEAD].get() < 1 + 2 {
-            // The next event's odd number may be there already.
+            // The next event's odd number may already be there.
             assert!(copy[0] >= seqlock::finished(1), "not yet there");
             assert_eq!(copy[1], 101, "torn");
         }
@@ -247,8 +248,9 @@ fn ring() {
 }
 
 #[test]
-fn an_event_that_was_copied_in_time_is_whole() {
+fn event_copied_in_time_is_whole() {
     use Without::{Acquire, Release};
-    // Of the writer's fences, three an event, 5 is the one before event 1 is counted, and 9 the first after event 2 is.
+    // The writer has three fences an event: 5 is the one before event 1 is counted, and 9 the first one after event 2
+    // is counted.
     needs_every_fence(u32::MAX, ring, &[Release(5), Release(9), Acquire(0), Acquire(1)]);
 }

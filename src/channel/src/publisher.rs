@@ -1,39 +1,39 @@
-//! The publishing end: makes the file, holds its lock, and stamps what the writer stores.
+//! The publishing end: creates the file, holds its lock, and adds the time to what the writer stores.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cells::Touched;
+use crate::clock::Clock;
+use crate::close_handle::CloseHandle;
 use crate::facts::Facts;
-use crate::goodbye::Goodbye;
 use crate::lane::Lane;
 use crate::map::{LockedFile, Map};
-use crate::operation::{Operation, Split, Told};
+use crate::operation::{Operation, Published, Split};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
-use crate::stamp::Stamp;
 use crate::stats::DeviceStats;
 use crate::writer::{Structure, Writer};
 
 mod create;
 mod fit;
 
-/// A channel being published. One writer: every method that stores takes `&mut self`.
+/// Publishes a channel. There is one writer: every method that stores takes `&mut self`.
 ///
-/// After creation nothing here allocates (except [`Publisher::intern`]), makes a system call, blocks, or panics. In a forked child
-/// every method does nothing.
+/// After creation no method allocates (except [`Publisher::intern`]), makes a system call, blocks, or panics. In a
+/// forked child every method does nothing.
 ///
-/// A program that closes descriptors which it did not open, as daemons do, is shown as ended from then on: the lock of its channel goes
-/// with them.
+/// A program that closes descriptors it did not open, as daemons do, is shown as ended from then on, because it
+/// releases the lock of its channel.
 pub struct Publisher {
-    /// Nothing is stored once the publisher is [gone](Publisher::gone).
+    /// Stores nothing once the publisher is [gone](Publisher::gone).
     pub(crate) writer: Writer<Map>,
-    // Declared after the writer: the lock is let go of last.
+    // Declared after the writer, so that the lock is released last.
     _lock: LockedFile,
     path: PathBuf,
     strings: HashMap<Box<str>, StringId>,
-    /// What follows an event belongs to the same operation and carries the same time.
-    stamp: Stamp,
+    /// The clock of this writer. What follows an event belongs to the same operation and has the same time.
+    clock: Clock,
 }
 
 impl fmt::Debug for Publisher {
@@ -45,19 +45,19 @@ impl fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    /// The channel's file.
+    /// Returns the path of the channel's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is nothing to publish to: we are a forked child of the process that made the channel.
+    /// Whether this is a forked child of the process that made the channel, in which nothing can be published.
     #[inline(always)]
     pub(crate) fn gone(&self) -> bool {
         self.writer.memory().inherited()
     }
 
-    /// The number of `text` in the channel's string table, the same for the same text. The empty string once the table is full.
-    /// Allocates the first time it sees a text.
+    /// Returns the number of `text` in the channel's string table, which is always the same for the same text. Once the
+    /// table is full, a new text gets the number of the empty string. Allocates when it first sees a text.
     pub fn intern(&mut self, text: &str) -> StringId {
         if text.is_empty() || self.gone() {
             return StringId(0);
@@ -66,14 +66,15 @@ impl Publisher {
             return id;
         }
         let id = StringId(self.writer.string(text).unwrap_or(0));
-        // A full table remembers no more texts either: they could be without end.
+        // When the table is full, new texts are not remembered either: their number has no bound.
         if id != StringId(0) {
             self.strings.insert(text.into(), id);
         }
         id
     }
 
-    /// The same for the name of a mark, which may be another one each step: a quarter of the table is left to who holds memory.
+    /// Interns the name of a mark like [`Publisher::intern`]. A program may use another name at each step, so a quarter
+    /// of the table is reserved for other strings.
     pub fn intern_mark(&mut self, text: &str) -> StringId {
         let full = self.strings.len() >= self.writer.strings() * 3 / 4;
         if full && !self.strings.contains_key(text) {
@@ -82,80 +83,83 @@ impl Publisher {
         self.intern(text)
     }
 
-    /// Publishes a device under `index`, by which segments, blocks, events and figures name it.
+    /// Publishes a device under `index`. Segments, blocks, events and figures refer to it by this index.
     pub fn set_device(&mut self, index: u8, device: &Device) {
         if !self.gone() {
             self.writer.device(index, device);
         }
     }
 
-    /// Appends to the event ring. `index` and `time` are filled in. To be called before what the event describes is published.
+    /// Appends to the event ring. `index` and `time` are filled in. The event must be published before what it
+    /// describes.
     #[inline]
     pub fn event(&mut self, event: &Event) {
         if !self.gone() {
-            let time = self.stamp.look(self.writer.events());
+            let time = self.clock.read(self.writer.events());
             self.writer.event(&Event { time, ..*event });
         }
     }
 
-    /// [`Publisher::event`] about a block, where what it does to the device's figures is what PyTorch's definitions say that such an
-    /// event does, and nothing else. Returns whether [`Publisher::stats`] has to follow, once the blocks are told. Like
-    /// [`Publisher::operation`] it need not look at the clock.
+    /// Publishes an [event](Publisher::event) about a block that changes the device's figures exactly as PyTorch
+    /// defines for such an event. Returns whether [`Publisher::stats`] must be called after the blocks are published.
+    /// Like [`Publisher::operation`] it may reuse the last clock reading.
     #[inline(always)]
     pub fn change(&mut self, kind: EventKind, about: &impl Facts) -> bool {
         self.change_with(kind, about, Split::NO, true)
     }
 
-    /// The same of a block that this pool counts as an inactive split while it is free, or (not `follows`) where more becomes of the
-    /// figures, which then are due.
+    /// Publishes an event like [`Publisher::change`]. `split` is the pool that counts the block as an inactive split
+    /// while it is free. If not `follows`, the figures change in other ways too, and [`Publisher::stats`] is due.
     #[inline(always)]
     pub fn change_with(&mut self, kind: EventKind, about: &impl Facts, split: Split, follows: bool) -> bool {
-        let time = self.stamp.operation(about.size(), self.writer.events());
+        let time = self.clock.operation(about.size(), self.writer.events());
         self.writer.change(time, (kind, split), follows, about)
     }
 
-    /// Publishes a block in `slot`, stable for as long as the block lives; `next` is the slot of the block behind it in its segment.
-    /// `time` is filled in: that of the last event. Any change other than of a block's state, owner or times belongs between [`Publisher::segment_begin`] and
-    /// [`Publisher::segment_end`]. Returns false, and stores nothing, if the table has no such slot: see [`Publisher::untracked`].
+    /// Publishes a block in `slot`, which must stay the same as long as the block lives; `next` is the slot of the next
+    /// block in its segment. `time` is filled in: that of the last event. Any change other than of a block's state,
+    /// owner or times belongs between [`Publisher::segment_begin`] and [`Publisher::segment_end`]. Returns false, and
+    /// stores nothing, if the table has no such slot: see [`Publisher::untracked`].
     #[inline(always)]
     pub fn block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
         self.block_of(slot, block.state, block, next)
     }
 
-    /// [`Publisher::block`] as its owner keeps it.
+    /// Publishes a block like [`Publisher::block`], from the data of its owner.
     #[inline(always)]
     pub fn block_of(&mut self, slot: u32, state: BlockState, block: &impl Facts, next: Option<u32>) -> bool {
-        self.writer.block(slot, self.stamp.now(), state, block, next)
+        self.writer.block(slot, self.clock.now(), state, block, next)
     }
 
-    /// What a request that hits the cache publishes, in one go. The same as [`Publisher::event`] and [`Publisher::block`] one after the
-    /// other, except that not every one looks at the clock (see [`Event::time`]), and that the figures of most are left to their
-    /// events: nothing may have changed of them but what PyTorch's definitions say that the operation changes, or
-    /// [`Publisher::stats`] has to follow.
+    /// Publishes in one call what a request that hits the cache changes. It is the same as [`Publisher::event`] and
+    /// then [`Publisher::block`], with two exceptions. Not every call reads the clock (see [`Event::time`]). And most
+    /// calls defer the figures to their events: the figures must change exactly as PyTorch defines for the operation,
+    /// or the caller must call [`Publisher::stats`].
     #[inline(always)]
-    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Told {
-        let time = self.stamp.operation(operation.block.size(), self.writer.events());
+    pub fn operation(&mut self, operation: &Operation<'_, impl Facts>) -> Published {
+        let time = self.clock.operation(operation.block.size(), self.writer.events());
         self.writer.operation(time, operation)
     }
 
-    /// What a request that splits a block, or a free that joins some, changes in a segment, after its event: until the end of what this
-    /// returns, as between [`Publisher::segment_begin`] and [`Publisher::segment_close`]. `None` in a forked child.
+    /// Begins the changes in a segment made by a request that splits a block, or a free that joins blocks. To be called
+    /// after the event. The changes end when the returned value is dropped, as between [`Publisher::segment_begin`] and
+    /// [`Publisher::segment_close`]. Returns `None` in a forked child.
     #[inline(always)]
     pub fn structure(&mut self, segment: u32) -> Option<Structure<'_>> {
-        self.writer.structure(segment, self.stamp.now())
+        self.writer.structure(segment, self.clock.now())
     }
 
-    /// Whether the table has a slot.
+    /// Whether the block table has this slot.
     pub fn has_slot(&self, slot: u32) -> bool {
         self.gone() || self.writer.has_slot(slot)
     }
 
-    /// Empties a slot. Returns false if the table has no such slot.
+    /// Empties a block slot. Returns false if the table has no such slot.
     pub fn clear_block(&mut self, slot: u32) -> bool {
         !self.gone() && self.writer.clear_block(slot)
     }
 
-    /// Says how many blocks were refused a slot and still live, and their bytes.
+    /// Publishes the number and bytes of the live blocks without a slot.
     pub fn untracked(&mut self, blocks: u64, bytes: u64) {
         if !self.gone() {
             self.writer.untracked(blocks, bytes);
@@ -170,7 +174,7 @@ impl Publisher {
         }
     }
 
-    /// Closes it again with its new record and the slot of its first block; `None` when the segment is gone.
+    /// Ends the change with the segment's new record and the slot of its first block; `None` if the segment is gone.
     #[inline]
     pub fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
         if !self.gone() {
@@ -178,7 +182,7 @@ impl Publisher {
         }
     }
 
-    /// Closes it again with the record it had: only its blocks changed, and not which is the first.
+    /// Ends the change and keeps the record: only its blocks changed, and not which one is first.
     #[inline]
     pub fn segment_close(&mut self, slot: u32) {
         if !self.gone() {
@@ -186,30 +190,30 @@ impl Publisher {
         }
     }
 
-    /// Opens the next lane: what is published about one stream of a device by somebody other than the publisher, and at the same
-    /// time. `None` when all are taken, or in a forked child.
-    /// A lane is taken for good, also once it is closed; instead of that it can go on about another stream
-    /// ([`Lane::continue_with`]).
+    /// Opens the next lane, which publishes about one stream of a device concurrently with the publisher. Returns
+    /// `None` if all lanes are taken, or in a forked child. A lane cannot be reopened after it is closed; instead of
+    /// closing it, continue with another stream ([`Lane::continue_with`]).
     pub fn lane(&mut self, device: u8, stream: u64) -> Option<Lane> {
         if self.gone() {
             return None;
         }
         let memory = self.writer.memory().clone();
         let lane = self.writer.lane(memory, device, stream)?;
-        Some(Lane::new(lane, self.stamp.of_other()))
+        Some(Lane::new(lane, self.clock.of_other()))
     }
 
-    /// What says goodbye without the publisher, once.
-    pub fn goodbye(&self) -> Goodbye {
-        Goodbye::new(self.writer.memory(), self.writer.closed_word())
+    /// Returns a handle that closes the channel without the publisher.
+    pub fn close_handle(&self) -> CloseHandle {
+        CloseHandle::new(self.writer.memory(), self.writer.closed_word())
     }
 
-    /// Orders events: what was published on either comes before what comes after on either. The caller holds the locks of both.
+    /// Orders the events of publisher and lane: what either has published so far comes before what either publishes
+    /// from now on. This is called a meeting. The caller holds the locks of both.
     #[inline]
     pub fn meet(&mut self, lane: &mut Lane) {
-        let (writer, stamp) = lane.parts();
+        let (writer, clock) = lane.parts();
         self.writer.meet(writer);
-        self.stamp.meet(stamp);
+        self.clock.meet(clock);
     }
 
     /// Publishes a device's figures; `touched` says what changed since the last time.

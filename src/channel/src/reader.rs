@@ -1,4 +1,4 @@
-//! The reading end: opens a channel, checks everything, and hands out plain values.
+//! The reading end: opens a channel, checks everything, and returns plain values.
 
 use std::fmt;
 use std::fs::File;
@@ -13,8 +13,8 @@ use crate::codec::{self, DEVICE_DATA};
 use crate::error::ReadError;
 use crate::format::{live, words};
 use crate::layout::Layout;
-use crate::mirror::Mirror;
 use crate::record::Device;
+use crate::replica::Replica;
 use crate::section::SECTIONS;
 use crate::snapshot::{DeviceMap, Identity, Life, SegmentMap, Snapshot};
 use crate::source::Source;
@@ -30,37 +30,38 @@ mod open;
 mod rings;
 mod summary;
 
-/// An open channel.
+/// Reads an open channel.
 pub struct Reader {
     pub(crate) file: Arc<File>,
     pub(crate) source: Source,
-    /// The same by `pread`, for the event ring: mapped, all of it would come to be resident here.
+    /// The same file by `pread`, for the event rings: if they were mapped, all of them would become resident in this
+    /// process.
     copied: Source,
     pub(crate) layout: Layout,
     identity: Arc<Identity>,
     life: Life,
-    /// Whether the file is of this boot, which cannot change while we run.
+    /// Whether the file is of this boot. That cannot change while this process runs.
     same_boot: bool,
-    mirror: Mirror,
+    replica: Replica,
     devices: Vec<(u64, Option<Device>)>,
-    /// The publisher's figures of each device and the number of events they are after.
+    /// The publisher's figures of each device, with the number of events before them.
     figures: Vec<Option<Cell>>,
-    /// Whether these and those of the lanes were read in a moment in which no lane published.
+    /// Whether the figures of publisher and lanes were read while no lane published.
     of_one_moment: bool,
-    /// Readings in a row in which the figures of each device contradicted themselves.
+    /// For each device, the number of successive reads in which its figures contradicted themselves.
     doubts: Vec<u8>,
-    /// Devices that are read at most.
+    /// Most devices that are read.
     devices_most: usize,
-    /// The publisher's event ring, and behind it those of the lanes that were opened.
+    /// The publisher's event ring, followed by those of the open lanes.
     rings: Vec<Ring>,
     lanes: Vec<Lane>,
     strings: Arc<[Arc<str>]>,
-    /// Slots of the segments that are shown, by device and address; out of date when `unsorted`.
+    /// Slots of the segments that are shown, by device and address; outdated if `unsorted`.
     shown: Vec<Vec<u32>>,
     unsorted: bool,
     malformed: u32,
     events_lost: u64,
-    /// Room for a part of a ring.
+    /// Buffer for a part of a ring.
     copy: Vec<u64>,
 }
 
@@ -74,44 +75,45 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Whether the publisher lives, at the price of a system call or two.
+    /// Checks whether the publisher lives. Takes one or two system calls.
     ///
     /// # Errors
-    /// When the file itself fails.
+    /// If the file cannot be read.
     pub fn life(&mut self) -> Result<Life, ReadError> {
         self.refresh_life()?;
         Ok(self.life)
     }
 
-    /// Whether the file has no name any more: who looks for it from now on does not find it.
+    /// Whether the file has been removed, so that discovery no longer finds it.
     ///
     /// # Errors
-    /// When the file itself fails.
+    /// If the file cannot be read.
     pub fn is_removed(&self) -> io::Result<bool> {
         Ok(self.file.metadata()?.nlink() == 0)
     }
 
-    /// Who publishes.
+    /// Returns the identity of the publisher.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// Reads what changed and returns the newest state. Never goes back: what cannot be read consistently now stays as it was.
+    /// Reads what changed and returns the newest state. Never goes back to an older state: what cannot be read
+    /// consistently now stays as it was.
     ///
-    /// What the caller keeps of an earlier snapshot stays as it is, at the price of a copy of the blocks of every segment that
+    /// Earlier snapshots that the caller keeps do not change. The price is a copy of the blocks of every segment that
     /// changes.
     ///
     /// # Errors
-    /// When the file itself fails. The channel is then to be closed.
+    /// If the file cannot be read. The channel is then to be closed.
     pub fn refresh(&mut self) -> Result<Snapshot, ReadError> {
         self.source.check_len(&self.file, self.layout.len)?;
         self.find_lanes()?;
         let events = self.count_events()?;
-        // Asked before reading: what a dead publisher left is then read after its death, whole.
+        // Checked before reading, so that the data of a dead publisher is read completely after its death.
         self.refresh_life()?;
         let dead = self.life != Life::Alive;
-        self.unsorted |= self.mirror.refresh(&mut self.source, &self.layout, dead)?;
-        // After what names them: a segment is of a device that was published before.
+        self.unsorted |= self.replica.refresh(&mut self.source, &self.layout, dead)?;
+        // Read after the segments: the device of a segment was published before it.
         self.refresh_strings()?;
         self.refresh_devices()?;
         self.refresh_figures()?;
@@ -120,7 +122,7 @@ impl Reader {
         }
         let mut snapshot = self.without_segments()?;
         for (map, shown) in snapshot.devices.iter_mut().zip(&self.shown) {
-            let maps = shown.iter().filter_map(|&slot| self.mirror.map(slot));
+            let maps = shown.iter().filter_map(|&slot| self.replica.map(slot));
             map.segments = maps.cloned().collect();
         }
         self.read_sections(&mut snapshot)?;
@@ -128,7 +130,7 @@ impl Reader {
         Ok(snapshot)
     }
 
-    /// Fills in the parts whose sections say themselves how they are read.
+    /// Reads the sections that have their own read function.
     fn read_sections(&self, snapshot: &mut Snapshot) -> Result<(), ReadError> {
         for row in SECTIONS {
             let Some(read) = row.read else { continue };
@@ -140,11 +142,11 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the figures alone, at next to no price: the devices of the snapshot have no segments,
-    /// and of optional sections nothing is known.
+    /// Reads the figures only, which is cheap: the devices of the snapshot have no segments, and nothing is read of
+    /// optional sections.
     ///
     /// # Errors
-    /// When the file itself fails. The channel is then to be closed.
+    /// If the file cannot be read. The channel is then to be closed.
     pub fn glance(&mut self) -> Result<Snapshot, ReadError> {
         self.source.check_len(&self.file, self.layout.len)?;
         self.refresh_life()?;
@@ -162,7 +164,7 @@ impl Reader {
             contradiction: None,
             segments: Vec::new(),
         });
-        let (strays, their_bytes) = self.mirror.strays();
+        let (orphans, their_bytes) = self.replica.orphans();
         #[allow(clippy::needless_update, reason = "a row of the table of sections may fill in more")]
         let mut snapshot = Snapshot {
             identity: self.identity.clone(),
@@ -171,9 +173,9 @@ impl Reader {
             lanes: self.view_lanes()?,
             event_count,
             events_lost: self.events_lost,
-            untracked_blocks: self.live(live::UNTRACKED_BLOCKS)?.saturating_add(strays),
+            untracked_blocks: self.live(live::UNTRACKED_BLOCKS)?.saturating_add(orphans),
             untracked_bytes: self.live(live::UNTRACKED_BYTES)?.saturating_add(their_bytes),
-            lagging_segments: self.mirror.lagging(),
+            lagging_segments: self.replica.lagging(),
             malformed_segments: self.malformed,
             read_at: identity::now(ClockId::Monotonic),
             strings: self.strings.clone(),
@@ -187,7 +189,8 @@ impl Reader {
         self.source.load(self.layout.live.start + which)
     }
 
-    /// The dead stay dead: nobody else can ever take the lock of a published file for writing.
+    /// Updates the publisher's life. A dead publisher stays dead: no process ever takes the lock of a published file
+    /// again.
     fn refresh_life(&mut self) -> Result<(), ReadError> {
         if self.life == Life::Alive && !(self.same_boot && life::is_held(&self.file)?) {
             self.life = if self.live(live::CLOSED)? == 1 {
@@ -228,19 +231,19 @@ impl Reader {
             |i| known[i],
             |i, record: Option<(u64, [u64; DEVICE_DATA])>| {
                 if let Some((seq, words)) = record {
-                    devices[i] = (seq, codec::to_device(&words));
+                    devices[i] = (seq, codec::decode_device(&words));
                     *unsorted = true;
                 }
             },
         )
     }
 
-    /// Deals the segments out to their devices, by address. What contradicts itself or overlaps another is counted, not shown, so
-    /// that sums of sizes never overflow.
+    /// Assigns the segments to their devices, by address. Segments that contradict themselves or overlap another are
+    /// counted and not shown, so that sums of sizes never overflow.
     fn sort_segments(&mut self) {
         self.malformed = 0;
         let mut shown: Vec<Vec<&Arc<SegmentMap>>> = vec![Vec::new(); self.devices.len()];
-        for map in self.mirror.maps() {
+        for map in self.replica.maps() {
             let segment = &map.segment;
             let sound =
                 segment.size > 0 && segment.mapped <= segment.size && segment.addr.checked_add(segment.size).is_some();
@@ -253,16 +256,17 @@ impl Reader {
             maps.sort_unstable_by_key(|map| map.segment.addr);
             let mut apart: Vec<&Arc<SegmentMap>> = Vec::with_capacity(maps.len());
             for &map in maps.iter() {
-                // What is behind gives way: its memory went back to the driver, and came again as another segment.
+                // The outdated segment is dropped: its memory went back to the driver and was allocated again as
+                // another segment.
                 while apart
                     .last()
-                    .is_some_and(|last| overlaps(last, map) && self.mirror.is_behind(last.slot))
+                    .is_some_and(|last| overlaps(last, map) && self.replica.is_behind(last.slot))
                 {
                     apart.pop();
                 }
                 match apart.last().filter(|last| overlaps(last, map)) {
                     None => apart.push(map),
-                    Some(_) if self.mirror.is_behind(map.slot) => {}
+                    Some(_) if self.replica.is_behind(map.slot) => {}
                     Some(_) => self.malformed += 1,
                 }
             }
@@ -275,7 +279,7 @@ impl Reader {
     }
 }
 
-/// Whether a segment begins before one ends that begins no later.
+/// Whether `second`, which begins no earlier, begins before `first` ends.
 fn overlaps(first: &SegmentMap, second: &SegmentMap) -> bool {
     second.segment.addr < first.segment.addr + first.segment.size
 }

@@ -1,25 +1,25 @@
 //! The sections of a channel, one row of a table each.
 //!
-//! A section is a table of equal records. Its row has the number of its kind, its version, the words of a record, how many records a file
-//! is made with, and whether a file may be without it. All else follows from the rows: where the sections of a new file lie and
-//! its table of contents (`layout.rs`), what is accepted of a file that may lie (`layout/check.rs`), and the field of `Layout` by
-//! which writer and reader find the records.
+//! A section is a table of equal records. Its row has the number of its kind, its version, the words of a record, how
+//! many records a new file has, and whether a file may lack it. Everything else follows from the rows: the positions of
+//! the sections in a new file and its table of contents (`layout.rs`), the checks of an untrusted file
+//! (`layout/check.rs`), and the field of `Layout` through which writer and reader find the records.
 //!
-//! # How files and readers of different age get along
-//! - A reader skips kinds that it does not know, wherever the table of contents has them.
-//! - A file may be without an optional section. A reader that knows the section then says that nothing is known of it.
-//! - Records may grow at their end: a reader takes the words that it knows of each, and refuses records that have fewer.
+//! # Compatibility of files and readers
+//! - A reader skips unknown kinds anywhere in the table of contents.
+//! - A file may lack an optional section. A reader that knows the section then reports its data as not known.
+//! - Records may grow at their end: a reader uses the words of each record that it knows, and refuses shorter records.
 //!
-//! # To add one
-//! Four files, all of this crate:
-//! 1. `section/NAME.rs`, new: the record as a plain type and as words, a method of [`Publisher`](crate::Publisher) that stores one
-//!    (`Writer::record` guards it with its sequence word), a function that reads all of them into a [`Snapshot`]
-//!    (`Source::changed` reads guarded records), and their tests.
-//! 2. `section.rs`: the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free number and that
-//!    function.
-//! 3. `snapshot.rs`: a field, which is `None` where the file has no such section: what an old file does not tell is not zero.
-//! 4. `options.rs`: how many records there is room for, if the program is to choose. None by default keeps the files of
-//!    programs that have nothing to say as they are.
+//! # Adding a section
+//! Four files of this crate change:
+//! 1. `section/NAME.rs`, new: the record as a plain type and as words, a method of [`Publisher`](crate::Publisher) that
+//!    stores one (`Writer::record` guards it with its sequence word), a function that reads all of them into a
+//!    [`Snapshot`] (`Source::changed` reads guarded records), and their tests.
+//! 2. `section.rs`: the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free
+//!    number and that function.
+//! 3. `snapshot.rs`: a field, which is `None` if the file has no such section: missing data is not zero.
+//! 4. `options.rs`: the number of records, if the program is to choose it. A default of none keeps the files of programs
+//!    that do not use the section as they are.
 //!
 //! The number of a kind is never used again, and the meaning of a word never changes.
 
@@ -32,35 +32,35 @@ use crate::source::Source;
 #[cfg(test)]
 mod tests;
 
-/// Fills in a section's part of a snapshot, which the file has.
+/// Reads a section into its part of a snapshot. Called only if the file has the section.
 pub(crate) type Read = fn(&Source, &Section, &mut Snapshot) -> Result<(), ReadError>;
 
-/// What is to be known of a section.
+/// The description of a section.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     /// Its number in the format.
     pub(crate) kind: u64,
-    /// What its records say, counted up when they grow. Readers do not look at it: they go by the stride.
+    /// Version of its records, incremented when they grow. Readers ignore it and use the stride.
     pub(crate) version: u64,
-    /// Words of a record: what this version writes, and the least a reader needs.
+    /// Words of a record that this version writes, and the least that a reader needs.
     pub(crate) words: usize,
-    /// Words from one record to the next in a new file, where these depend on the options.
+    /// Words from one record to the next in a new file, if they depend on the options.
     pub(crate) stride: Option<fn(&Options) -> usize>,
-    /// Records in a new file.
+    /// Number of records in a new file.
     pub(crate) count: fn(&Options) -> usize,
-    /// Whether a file may be without it.
+    /// Whether a file may lack it.
     pub(crate) optional: bool,
-    /// Whether the table of contents of a new file has it even when it has no records.
+    /// Whether the table of contents of a new file lists it even if it has no records.
     pub(crate) listed: bool,
-    /// Words of which its start is a multiple.
+    /// Alignment of its start in words.
     pub(crate) align: usize,
-    /// Reads it with every [refresh](crate::Reader::refresh). `None`: the reader has ways of its own.
+    /// Reads it at every [refresh](crate::Reader::refresh). `None` if the reader has its own code for it.
     pub(crate) read: Option<Read>,
-    /// Its field, which `sections!` fills in.
+    /// Its field of [`Layout`], filled in by `sections!`.
     pub(crate) place: fn(&mut Layout) -> &mut Section,
 }
 
-/// What every file has. The rows fill in the kind and the count.
+/// Defaults of a section that every file has. The rows fill in the kind and the count.
 const REQUIRED: Row = Row {
     kind: 0,
     version: 1,
@@ -74,14 +74,15 @@ const REQUIRED: Row = Row {
     place: |layout| &mut layout.live,
 };
 
-/// What came later, or is of use to some programs only.
+/// Defaults of a section that was added later, or is used by some programs only.
 const OPTIONAL: Row = Row {
     optional: true,
     listed: false,
     ..REQUIRED
 };
 
-/// What lanes write, on cache lines of their own. Their sections came with format 2, all of whose files list them.
+/// Defaults of a section that lanes write, on their own cache lines. These sections were added in format 2, and all of
+/// its files list them.
 const OF_LANES: Row = Row {
     listed: true,
     align: APART,
@@ -91,10 +92,10 @@ const OF_LANES: Row = Row {
 /// Makes [`Layout`] and [`SECTIONS`] from the rows.
 macro_rules! sections {
     ($($(#[$doc:meta])* $name:ident: $row:expr;)*) => {
-        /// Where the sections of one channel lie.
+        /// The positions of the sections of one channel.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub(crate) struct Layout {
-            /// Words of the whole file.
+            /// Length of the whole file in words.
             pub(crate) len: usize,
             $($(#[$doc])* pub(crate) $name: Section,)*
         }
@@ -105,7 +106,7 @@ macro_rules! sections {
 }
 
 sections! {
-    /// Counters that only the publisher moves: see [`live`].
+    /// Counters that only the publisher changes: see [`live`].
     live: Row { kind: 1, count: |_| live::WORDS, ..REQUIRED };
     /// One record per device.
     devices: Row { kind: 2, words: words::DEVICE, count: devices, ..REQUIRED };
@@ -125,8 +126,8 @@ sections! {
     lane_events: Row { kind: 12, words: words::EVENT, count: |o| lanes(o) * ring(o.lane_events, 1 << 17), ..OF_LANES };
     /// The event ring.
     events: Row { kind: 7, words: words::EVENT, count: |o| ring(o.events, 1 << 20), ..REQUIRED };
-    // Kind 9 is kept for managed ranges, which no version wrote so far.
-    /// One record per block. The last: a slot that the table does not have is one behind the end of the file.
+    // Kind 9 is reserved for managed ranges, which no version has written so far.
+    /// One record per block. It must be last, so that a slot beyond the table is beyond the end of the file.
     blocks: Row { kind: 5, words: words::BLOCK, count: blocks, ..REQUIRED };
 }
 
@@ -146,7 +147,7 @@ fn lanes(options: &Options) -> usize {
     (options.lanes as usize).min(LANES_MAX)
 }
 
-/// Events of a ring that was asked for with so many.
+/// Returns the size of a ring for which `events` were requested.
 fn ring(events: u32, most: u32) -> usize {
     (events.clamp(16, most) as usize).next_power_of_two()
 }

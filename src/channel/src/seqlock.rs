@@ -1,31 +1,32 @@
-//! A record guarded by a sequence word: odd while it is written, another even number after every write.
+//! Records guarded by a sequence word, which is odd during a write and a new even number after every write.
 //!
-//! Word 0 is the sequence, the rest is data. The writer chooses the sequence numbers (they only have to grow), so it never reads
-//! shared memory. A reader accepts a copy if the sequence was the same even number before and after copying.
+//! Word 0 is the sequence word, the rest is data. The writer chooses the sequence numbers, which only have to grow, so
+//! it never reads shared memory. A reader accepts a copy if the sequence word was the same even number before and after
+//! copying.
 
 use crate::word::Word;
 
-/// Attempts a reader makes before it calls a record unreadable. A write takes tens of nanoseconds, so this many failures mean a
-/// writer that was stopped or killed in the middle, or one that writes all the time.
+/// Attempts before a reader reports a record as unreadable. A write takes tens of nanoseconds, so this many failures
+/// mean that the writer was stopped or killed during a write, or writes all the time.
 pub(crate) const ATTEMPTS: usize = 64;
 
 /// Marks `record` as being written. `ticket` numbers the write; each must be larger than the last.
 #[inline(always)]
 pub(crate) fn begin<W: Word>(record: &[W], ticket: u64) {
     record[0].put(ticket * 2 + 1);
-    // Whoever sees any of the data stores below also sees the odd number above.
+    // A reader that sees any of the data stores below also sees the odd number above.
     W::release_fence();
 }
 
 /// Ends the write begun with the same `ticket`.
 #[inline(always)]
 pub(crate) fn end<W: Word>(record: &[W], ticket: u64) {
-    // Whoever sees the even number also sees all of the data.
+    // A reader that sees the even number also sees all of the data.
     W::release_fence();
     record[0].put(ticket * 2 + 2);
 }
 
-/// The sequence number a finished write with `ticket` leaves behind.
+/// Returns the sequence number after a finished write with `ticket`.
 pub(crate) fn finished(ticket: u64) -> u64 {
     ticket * 2 + 2
 }
@@ -45,7 +46,7 @@ pub(crate) fn try_read<W: Word>(record: &[W], out: &mut [u64]) -> Option<u64> {
     (record[0].get() == before).then_some(before)
 }
 
-/// [`try_read`], up to [`ATTEMPTS`] times.
+/// Calls [`try_read`] up to [`ATTEMPTS`] times.
 #[inline]
 pub(crate) fn read<W: Word>(record: &[W], out: &mut [u64]) -> Option<u64> {
     for _ in 0..ATTEMPTS {

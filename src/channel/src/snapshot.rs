@@ -1,4 +1,4 @@
-//! What a reader hands out: plain values, cheap to clone, safe to keep.
+//! The values that a reader returns: plain, cheap to clone, and safe to keep.
 
 use std::sync::Arc;
 
@@ -11,26 +11,28 @@ mod tests;
 
 pub use free::{FreeSums, free_sizes};
 
-/// Who publishes. Every field is a claim of the publisher's, checked where that is possible.
+/// The identity of a publisher. Every field is the publisher's claim, checked where possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Process id in the publisher's own pid namespace: a label.
+    /// Process id in the publisher's own pid namespace; only a label.
     pub pid: u32,
-    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22); tells a reused pid from the real one.
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22); distinguishes the process from another one
+    /// with the same pid.
     pub start_time: u64,
-    /// The kernel's boot id; a file of another boot is dead whatever its lock says. Zeros where the publisher could not read it.
+    /// The kernel's boot id. A file of another boot is dead whatever its lock says. Zeros if the publisher could not
+    /// read it.
     pub boot_id: [u8; 16],
     /// Inode of the publisher's pid namespace.
     pub pid_namespace: u64,
     /// The publisher's user, from the file's owner.
     pub uid: u32,
-    /// When the channel was made: nanoseconds since 1970.
+    /// When the channel was created: nanoseconds since 1970.
     pub created_realtime: u64,
-    /// The same moment on `CLOCK_MONOTONIC`, to place the times of blocks and events.
+    /// The same moment on `CLOCK_MONOTONIC`, to convert the times of blocks and events.
     pub created_monotonic: u64,
-    /// Program name.
+    /// Name of the program.
     pub program: String,
-    /// Job label; empty when not set.
+    /// Label of the job; empty if not set.
     pub job: String,
     /// Rank in a distributed job (`RANK`).
     pub rank: Option<u32>,
@@ -40,37 +42,38 @@ pub struct Identity {
     pub world_size: Option<u32>,
 }
 
-/// Whether the publisher lives.
+/// Whether a publisher is alive, and if not, how it ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Life {
     /// The file's lock is held.
     #[default]
     Alive,
-    /// The lock is free and the publisher said goodbye.
+    /// The lock is free, and the publisher closed the channel.
     Closed,
-    /// The lock is free and it did not: killed, crashed, or powered off. The file is its black box.
+    /// The lock is free, and the publisher did not close the channel: it was killed, it crashed, or the machine lost
+    /// power. The file is its black box.
     Died,
 }
 
-/// One segment with its blocks.
+/// A segment with its blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SegmentMap {
-    /// The slot it is published in; stable while it lives.
+    /// The slot in which it is published; it does not change while the segment exists.
     pub slot: u32,
-    /// The segment.
+    /// The segment's record.
     pub segment: Segment,
-    /// Its blocks by address. They tile the segment exactly when `complete`.
+    /// Its blocks by address. They tile the segment exactly if `complete`.
     pub blocks: Box<[Block]>,
-    /// False when some of its blocks are untracked or could not be read consistently; what is shown is then the part that is known.
+    /// False if some of its blocks are untracked or could not be read consistently. `blocks` then has the known ones.
     pub complete: bool,
-    /// Sums over the free ones among its blocks.
+    /// Sums over its free blocks.
     pub free: FreeSums,
-    /// Whether the sums have to be taken anew.
+    /// Whether the sums must be recomputed.
     recount: bool,
 }
 
 impl SegmentMap {
-    /// A segment with these blocks.
+    /// Makes a map of a segment with these blocks.
     pub fn new(slot: u32, segment: Segment, blocks: Box<[Block]>, complete: bool) -> SegmentMap {
         SegmentMap {
             slot,
@@ -82,7 +85,8 @@ impl SegmentMap {
         }
     }
 
-    /// Replaces block `at` by its next state, with the same place. [`SegmentMap::settle`] has to follow.
+    /// Replaces block `at` by its next state, at the same address. The caller must call [`SegmentMap::settle`]
+    /// afterwards.
     #[inline]
     pub(crate) fn replace(&mut self, at: usize, block: &Block) {
         if at >= self.blocks.len() {
@@ -93,7 +97,7 @@ impl SegmentMap {
         self.recount = self.recount || !self.free.count(&self.blocks, at, true);
     }
 
-    /// Finds the largest free block again if it was taken.
+    /// Recomputes the largest free block if it was replaced.
     pub(crate) fn settle(&mut self) {
         match self.free {
             _ if std::mem::take(&mut self.recount) => self.free = FreeSums::of(&self.blocks),
@@ -104,72 +108,72 @@ impl SegmentMap {
     }
 }
 
-/// One device with its figures and segments.
+/// A device with its figures and segments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceMap {
-    /// The device.
+    /// The device's record.
     pub device: Device,
-    /// Its figures. `None` when no consistent set could be read.
+    /// Its figures; `None` if no consistent set could be read.
     pub stats: Option<DeviceStats>,
-    /// How they contradict themselves or the segments, in words. They are then worth nothing.
+    /// How the figures contradict themselves or the segments, as text. They must then not be used.
     pub contradiction: Option<&'static str>,
     /// Its segments by address.
     pub segments: Vec<Arc<SegmentMap>>,
 }
 
 impl DeviceMap {
-    /// Sums over its free blocks.
+    /// Returns sums over its free blocks.
     pub fn free(&self) -> FreeSums {
         self.segments
             .iter()
             .fold(FreeSums::default(), |sums, map| sums.and(map.free))
     }
 
-    /// Every block, segment by segment, in address order.
+    /// Iterates over every block, segment by segment, in address order.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.segments.iter().flat_map(|s| s.blocks.iter())
     }
 }
 
-/// What is published about one stream by somebody other than the publisher. Its figures are a part of its device's.
+/// The state of a lane, which publishes about one stream. Its figures are a part of its device's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneView {
     /// Index into the channel's devices.
     pub device: u8,
-    /// The stream that it is about now. Others, which have ended, may have been before it.
+    /// The current stream of the lane. It may have had other streams before.
     pub stream: u64,
-    /// Whether more may come.
+    /// Whether the lane is open.
     pub open: bool,
-    /// Events on it that its figures are after: all so far, or all but those of what it is doing.
+    /// Number of its events that its figures include: all so far, or all but those of an unfinished operation.
     pub event_count: u64,
-    /// What it counts.
+    /// Its figures.
     pub figures: LaneFigures,
 }
 
-/// The newest state a reader has seen. Cloning it copies pointers, not blocks.
+/// The newest state of a channel. Cloning it copies pointers, not blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Who publishes.
+    /// The publisher.
     pub identity: Arc<Identity>,
-    /// Whether it lives.
+    /// Whether the publisher is alive.
     pub life: Life,
     /// Its devices, in the publisher's order.
     pub devices: Vec<DeviceMap>,
-    /// Its lanes, in the order in which they were opened: number `n` of an event's [`lane`](Event::lane) is the `n`th.
+    /// Its lanes, in the order in which they were opened. An event's [`lane`](Event::lane) is an index into these.
     pub lanes: Vec<LaneView>,
-    /// Events published so far, those of the lanes included.
+    /// Number of events published so far, including those of the lanes.
     pub event_count: u64,
-    /// Events overwritten before this reader saw them.
+    /// Number of events overwritten before this reader saw them.
     pub events_lost: u64,
-    /// Blocks that did not fit into the block table, or are of segments that did not fit into theirs. A [glance](crate::Reader::glance)
-    /// shows the latter as they were when all was read last.
+    /// Number of blocks that did not fit into the block table, or whose segment did not fit into the segment table.
+    /// After a [glance](crate::Reader::glance) the latter are those of the last full read.
     pub untracked_blocks: u64,
-    /// Bytes of those.
+    /// Bytes of the untracked blocks.
     pub untracked_bytes: u64,
-    /// Segments that changed faster than they could be read, or are stuck in a change because their publisher was stopped or killed
-    /// in the middle of it. What is shown of them is their last consistent state, if there was one.
+    /// Number of segments that changed faster than they could be read, or whose publisher was stopped or killed during
+    /// a change. Their last consistent state is shown, if there was one.
     pub lagging_segments: u32,
-    /// Segments whose records contradict themselves or each other. They are not shown.
+    /// Number of segments whose records contradict themselves or each other. They are not shown.
     pub malformed_segments: u32,
     /// When this was read: nanoseconds of `CLOCK_MONOTONIC`.
     pub read_at: u64,
@@ -178,7 +182,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The text of a string id; empty when the id is not (yet) known.
+    /// Returns the text of a string id; empty if the id is not (yet) known.
     pub fn string(&self, id: StringId) -> &str {
         self.strings.get(id.0 as usize).map_or("", |s| s)
     }
@@ -187,8 +191,8 @@ impl Snapshot {
 /// New events of one pass, in the order of [`Reader::events`](crate::Reader::events).
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// The events.
+    /// The events in order.
     pub events: Vec<Event>,
-    /// How many were overwritten before they could be read, since the pass before.
+    /// Number of events overwritten before they could be read, since the previous pass.
     pub lost: u64,
 }

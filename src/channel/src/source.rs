@@ -1,7 +1,8 @@
-//! Where a reader's words come from: a mapping of our own user's file, or `pread` of somebody else's.
+//! The source of a reader's words: a mapping of this user's file, or `pread` of another user's.
 //!
-//! A mapped file can be cut short by its owner, and then touching it kills the reader. Our own user could do worse to us anyway; what is
-//! another user's is never mapped, nor what was found outside our own user's directories: root inside a container can be uid 0 here.
+//! The owner of a mapped file can truncate it, and then touching it kills the reader. This user's own files are mapped,
+//! because this user could do worse to the reader anyway. Files of other users are never mapped. Neither are files
+//! found outside this user's own directories: the root of a container can be uid 0 here.
 
 use std::fs::File;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::map::Map;
 use crate::seqlock;
 use crate::word::{Word, Words};
 
-/// Words of a file that are read at a time when it is not mapped.
+/// Number of words read at a time from a file that is not mapped.
 const CHUNK_WORDS: usize = 4 * 1024;
 
 /// A channel's words.
@@ -24,9 +25,10 @@ pub(crate) enum Source {
     Mapped(Map),
     Pread {
         file: Arc<File>,
-        /// The block table, as far as it was copied: lists of blocks lead all over it, and every step would be a system call.
+        /// The copied part of the block table. Lists of blocks jump around in the table, so reading it step by step
+        /// would take a system call each.
         blocks: Vec<AtomicU64>,
-        /// The segments' sequence words as they were after that.
+        /// The segments' sequence words, read after the blocks.
         brackets: Vec<u64>,
     },
 }
@@ -45,18 +47,19 @@ enum Brackets<'a> {
 }
 
 impl Table<'_> {
-    /// How many slots it has. Of those, only what is in use can be read if it is a copy.
+    /// Returns the number of slots. In a copy only slots in use can be read.
     pub(crate) fn slots(&self) -> usize {
         self.slots
     }
 
-    /// The sequence word of slot `i`, which is in use.
+    /// Returns the sequence word of slot `i`, which must be in use.
     #[inline(always)]
     pub(crate) fn seq(&self, i: usize) -> u64 {
         self.blocks[i * self.stride].get()
     }
 
-    /// Sequence number and words 1.. of slot `i`, which is in use. `None` if it cannot be read consistently.
+    /// Reads the sequence number and words 1.. of slot `i`, which must be in use. Returns `None` if it cannot be read
+    /// consistently.
     #[inline(always)]
     pub(crate) fn read(&self, i: usize) -> Option<(u64, [u64; words::BLOCK - 1])> {
         let mut data = [0; words::BLOCK - 1];
@@ -64,13 +67,14 @@ impl Table<'_> {
         seqlock::read(record, &mut data).map(|seq| (seq, data))
     }
 
-    /// Has slot `i`, which is in use, brought near.
+    /// Prefetches slot `i`, which must be in use.
     #[inline(always)]
     pub(crate) fn prefetch(&self, i: usize) {
         crate::map::prefetch(&self.blocks[i * self.stride], 0);
     }
 
-    /// The sequence word of segment `i`, no older than any block that was read before: that read ended with a fence.
+    /// Returns the sequence word of segment `i`. It is no older than any block read before, because that read ended
+    /// with a fence.
     #[inline(always)]
     pub(crate) fn bracket(&self, i: usize) -> u64 {
         match self.brackets {
@@ -80,13 +84,13 @@ impl Table<'_> {
     }
 }
 
-/// The words of a section.
+/// Returns the words of a section.
 fn section<'a>(words: &'a [AtomicU64], section: &Section) -> &'a [AtomicU64] {
     &words[section.start..][..section.count * section.stride]
 }
 
 impl Source {
-    /// A source that is read with `pread`.
+    /// Makes a source that reads with `pread`.
     pub(crate) fn by_pread(file: Arc<File>) -> Source {
         Source::Pread {
             file,
@@ -95,8 +99,8 @@ impl Source {
         }
     }
 
-    /// Brings the copies of these groups of block slots up to date, and looks at the segments' words afterwards. `used`: how many
-    /// blocks and segments there are. A mapped source needs no copies.
+    /// Updates the copies of these groups of block slots, and then reads the segments' sequence words. `used` is the
+    /// number of blocks and segments in use. A mapped source needs no copies.
     pub(crate) fn copy_blocks(
         &mut self,
         table: &Section,
@@ -134,7 +138,7 @@ impl Source {
         Ok(())
     }
 
-    /// The block table and what brackets it.
+    /// Returns the block table, and the sequence words of the segments.
     pub(crate) fn table(&self, table: &Section, segments: &Section) -> Table<'_> {
         match self {
             Source::Mapped(map) => Table {
@@ -155,7 +159,7 @@ impl Source {
         }
     }
 
-    /// Checks that nobody cut the file short of `words` words.
+    /// Checks that the file was not truncated to fewer than `words` words.
     pub(crate) fn check_len(&self, file: &File, words: usize) -> Result<(), ReadError> {
         // A forked child has no mapping.
         let gone = matches!(self, Source::Mapped(map) if map.words().is_empty());
@@ -165,7 +169,7 @@ impl Source {
         }
     }
 
-    /// Copies words from `start` on, in no particular order and with no promise of consistency.
+    /// Copies words from `start` on, in no particular order and without any guarantee of consistency.
     pub(crate) fn copy(&self, start: usize, out: &mut [u64]) -> Result<(), ReadError> {
         match self {
             Source::Mapped(map) => {
@@ -179,14 +183,14 @@ impl Source {
         }
     }
 
-    /// One word.
+    /// Reads one word.
     pub(crate) fn load(&self, at: usize) -> Result<u64, ReadError> {
         let mut word = [0];
         self.copy(at, &mut word)?;
         Ok(word[0])
     }
 
-    /// Lanes that were opened. What was published before that can be read afterwards.
+    /// Returns the number of lanes opened. Everything published before they were opened is visible afterwards.
     pub(crate) fn lanes(&self, counters: &Section, lanes: &Section) -> Result<usize, ReadError> {
         // A file of format 1 has no such word.
         if lanes.count == 0 {
@@ -197,12 +201,12 @@ impl Source {
         Ok(lanes.count.min(opened as usize))
     }
 
-    /// Orders what was read before against what is read after. Every `pread` is ordered against the next by the kernel.
+    /// Orders earlier reads before later ones. The kernel orders every `pread` before the next.
     pub(crate) fn fence(&self) {
         <std::sync::atomic::AtomicU64 as Word>::acquire_fence();
     }
 
-    /// The newest complete figures of a pair of cells of a sequence word and `N` more each.
+    /// Reads the newest complete figures of a pair of cells, each of a sequence word and `N` more words.
     pub(crate) fn cells<const N: usize>(&self, start: usize, decode: Decode<N>) -> Result<Option<Cell>, ReadError> {
         let at = start..start + 2 * (1 + N);
         match self {
@@ -218,8 +222,9 @@ impl Source {
         }
     }
 
-    /// Reads the records `range` of a section whose sequence word is not what `known` says, and hands each to `changed` as (index,
-    /// sequence number, words 1..). A record that could not be read consistently is handed over as `None`.
+    /// Reads those records in `range` of a section whose sequence word differs from `known`, and passes each to
+    /// `changed` as (index, sequence number, words 1..). A record that could not be read consistently is passed as
+    /// `None`.
     pub(crate) fn changed<const N: usize>(
         &self,
         section: &Section,
@@ -244,8 +249,8 @@ impl Source {
                 let mut copies = [const { Vec::new() }; 3];
                 for start in range.clone().step_by(at_once) {
                     let count = at_once.min(range.end - start);
-                    // Sequence words from the first and last copy, data from the middle one: whatever order the kernel copies in,
-                    // the data was read between the two looks at the sequence word.
+                    // Sequence words come from the first and last copy, data from the middle one: in whatever order the
+                    // kernel copies, the data was read between the two reads of the sequence word.
                     for copy in &mut copies {
                         copy.resize(count * section.stride, 0);
                         pread(file, section.record(start).start, copy)?;

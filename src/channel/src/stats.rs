@@ -1,18 +1,18 @@
-//! The scalars of a device, under PyTorch's names (`torch.cuda.memory_stats()`).
+//! The figures of a device, under PyTorch's names (`torch.cuda.memory_stats()`).
 
-/// One figure over time. `freed` is not stored: it is `allocated - current`.
+/// A figure over time. `freed` is not stored: it is `allocated - current`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Now.
     pub current: u64,
-    /// Highest `current` so far, or since the program had its peaks begin anew.
+    /// Highest `current` so far, or since the program reset its peaks.
     pub peak: u64,
     /// Sum of all increases.
     pub allocated: u64,
 }
 
 impl Stat {
-    /// Sum of all decreases.
+    /// Returns the sum of all decreases.
     pub fn freed(&self) -> u64 {
         self.allocated.wrapping_sub(self.current)
     }
@@ -32,37 +32,38 @@ impl Stat {
     }
 }
 
-/// The nine figures PyTorch keeps per pool.
+/// The nine figures that PyTorch keeps per pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Blocks held by the program.
     pub allocation: Stat,
-    /// Blocks held by the program or waiting for the GPU. A block becomes both at once: `active.allocated` is that of `allocation`,
-    /// and the channel keeps only one of them.
+    /// Blocks held by the program or waiting for the GPU. A block becomes allocated and active at once, so
+    /// `active.allocated` equals `allocation.allocated`, and the channel stores only one of them.
     pub active: Stat,
-    /// Bytes the program asked for, of blocks held by the program or waiting for the GPU.
+    /// Requested bytes of blocks held by the program or waiting for the GPU.
     pub requested_bytes: Stat,
     /// Bytes of blocks held by the program (after rounding).
     pub allocated_bytes: Stat,
-    /// Bytes of blocks held by the program or waiting for the GPU. `active_bytes.allocated` is that of `allocated_bytes`.
+    /// Bytes of blocks held by the program or waiting for the GPU. `active_bytes.allocated` equals
+    /// `allocated_bytes.allocated`.
     pub active_bytes: Stat,
-    /// Segments taken from the driver.
+    /// Segments allocated from the driver.
     pub segment: Stat,
-    /// Bytes of physical memory taken from the driver.
+    /// Bytes of physical memory allocated from the driver.
     pub reserved_bytes: Stat,
-    /// Free blocks that live neighbours pin in their segment.
+    /// Free blocks in segments that also have live blocks.
     pub inactive_split: Stat,
-    /// Bytes of those.
+    /// Bytes of the inactive splits.
     pub inactive_split_bytes: Stat,
 }
 
-/// Figures of a pool.
+/// Number of figures of a pool.
 pub(crate) const POOL_STATS: usize = 9;
-/// How many of them every request changes: the first.
+/// Number of these that every request changes; they come first.
 pub(crate) const HOT_STATS: usize = 5;
 
 impl PoolStats {
-    /// All nine, in the order of the fields.
+    /// Returns all nine, in the order of the fields.
     pub fn figures(&self) -> [&Stat; POOL_STATS] {
         [
             &self.allocation,
@@ -77,7 +78,7 @@ impl PoolStats {
         ]
     }
 
-    /// All nine, in the order of the fields, which is that of [`DeviceStats::all_peaks`].
+    /// Returns all nine mutably, in the order of the fields and of [`DeviceStats::all_peaks`].
     pub fn figures_mut(&mut self) -> [&mut Stat; POOL_STATS] {
         [
             &mut self.allocation,
@@ -93,29 +94,29 @@ impl PoolStats {
     }
 }
 
-/// Everything counted on one device: both pools, the peaks of their sum, and the scalars.
+/// All figures of a device: both pools, the peaks of their sum, and the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
-    /// Requests up to 1 MiB.
+    /// Figures of the small pool: requests up to 1 MiB.
     pub small: PoolStats,
-    /// Everything larger.
+    /// Figures of the large pool: larger requests.
     pub large: PoolStats,
     /// Peaks of small + large, in the order of [`PoolStats`]'s fields; use [`DeviceStats::all`].
     pub all_peaks: [u64; POOL_STATS],
-    /// Requests that succeeded only after room was made.
+    /// Number of requests that succeeded only after memory was freed for them.
     pub num_alloc_retries: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub num_ooms: u64,
-    /// Times all streams were waited for.
+    /// Number of times that all streams were synchronised.
     pub num_sync_all_streams: u64,
-    /// Calls that took memory from the driver.
+    /// Number of calls that allocated memory from the driver.
     pub num_device_alloc: u64,
-    /// Calls that gave memory back.
+    /// Number of calls that returned memory to the driver.
     pub num_device_free: u64,
 }
 
 impl DeviceStats {
-    /// Both pools together, with the peaks of the sum (which are not the sum of the peaks).
+    /// Returns both pools together, with the peaks of the sum (which are not the sum of the peaks).
     pub fn all(&self) -> PoolStats {
         let mut all = PoolStats::default();
         let parts = self.small.figures().into_iter().zip(self.large.figures());
@@ -127,13 +128,13 @@ impl DeviceStats {
         all
     }
 
-    /// How these figures contradict themselves, in words; `None` where they can be of a publisher that counts right. What does not add up
-    /// is to be in no sum.
+    /// Returns how these figures contradict themselves, as text; `None` if they are consistent. Contradictory figures
+    /// must not be added to any sum.
     pub fn contradiction(&self) -> Option<&'static str> {
         let all = self.all();
         let now = |stat: Stat| stat.current;
         let passed = |pool: &PoolStats| pool.figures().iter().any(|stat| stat.peak < stat.current);
-        // A block is of the pool of its size and its segment of that of its own: pools are compared together only.
+        // A block and its segment may be counted in different pools, so only the sums of both pools are compared.
         let rules = [
             (overflows(self), "its pools add up to more than can be counted"),
             (
@@ -164,26 +165,26 @@ impl DeviceStats {
         rules.into_iter().find_map(|(broken, text)| broken.then_some(text))
     }
 
-    /// Bytes taken from the driver and not held by the program: reserved - allocated.
+    /// Returns the bytes reserved from the driver and not held by the program: reserved - allocated.
     pub fn cached_bytes(&self) -> u64 {
         let all = self.all();
         all.reserved_bytes.current.saturating_sub(all.allocated_bytes.current)
     }
 
-    /// Bytes of the cached ones that queued GPU work still uses: active - allocated.
+    /// Returns the cached bytes that queued GPU work still uses: active - allocated.
     pub fn pending_bytes(&self) -> u64 {
         let all = self.all();
         all.active_bytes.current.saturating_sub(all.allocated_bytes.current)
     }
 }
 
-/// Whether a figure of both pools is more than a word holds.
+/// Whether the sum of both pools overflows in any figure.
 fn overflows(stats: &DeviceStats) -> bool {
     let mut parts = stats.small.figures().into_iter().zip(stats.large.figures());
     parts.any(|(small, large)| small.current.checked_add(large.current).is_none())
 }
 
-/// One figure of a lane over time. Its peaks are the publisher's business, who knows all lanes.
+/// A figure of a lane over time. The publisher, which knows all lanes, keeps the peaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStat {
     /// Now.
@@ -192,28 +193,28 @@ pub struct LaneStat {
     pub allocated: u64,
 }
 
-/// What a lane counts per pool, beside what the publisher counts of the same pool. Its blocks are active as long as they are
-/// allocated.
+/// A lane's figures of one pool, which add to the publisher's figures of that pool. A lane's blocks are active as long
+/// as they are allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LanePool {
     /// Blocks held by the program.
     pub allocation: LaneStat,
-    /// Bytes the program asked for.
+    /// Bytes that the program requested.
     pub requested_bytes: LaneStat,
     /// Bytes of blocks held by the program (after rounding).
     pub allocated_bytes: LaneStat,
-    /// Free blocks that live neighbours pin in their segment.
+    /// Free blocks in segments that also have live blocks.
     pub inactive_split: LaneStat,
-    /// Bytes of those.
+    /// Bytes of the inactive splits.
     pub inactive_split_bytes: LaneStat,
 }
 
-/// What a lane counts: a part of its device's [`DeviceStats`].
+/// The figures of a lane: a part of its device's [`DeviceStats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneFigures {
-    /// Requests up to 1 MiB.
+    /// Figures of the small pool: requests up to 1 MiB.
     pub small: LanePool,
-    /// Everything larger.
+    /// Figures of the large pool: larger requests.
     pub large: LanePool,
 }
 
@@ -221,7 +222,7 @@ pub struct LaneFigures {
 mod tests {
     use super::*;
 
-    /// A publisher that holds a block of 60 bytes, of which 50 were asked for, in a segment of 100.
+    /// Figures with one block of 60 bytes, of which 50 were requested, in a segment of 100.
     fn sound() -> DeviceStats {
         let mut stats = DeviceStats::default();
         for (stat, n) in stats
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_add_up_contradict_nothing() {
+    fn consistent_figures_have_no_contradiction() {
         assert_eq!(DeviceStats::default().contradiction(), None);
         assert_eq!(sound().contradiction(), None);
         let mut exact = sound();
@@ -250,8 +251,8 @@ mod tests {
             "of both pools"
         );
         exact.all_peaks[2] = 60;
-        assert_eq!(exact.contradiction(), None, "nothing is cached, and nothing rounded");
-        // A small block may lie in memory that is counted with the large pool.
+        assert_eq!(exact.contradiction(), None, "nothing is cached and nothing is rounded");
+        // A small block may be in memory that is counted in the large pool.
         let mut elsewhere = sound();
         elsewhere.small.allocated_bytes.add(7);
         elsewhere.small.active_bytes.add(7);
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_what_breaks_it() {
+    fn each_rule_finds_its_contradiction() {
         type Break = fn(&mut DeviceStats);
         let table: [(Break, &str); 8] = [
             (

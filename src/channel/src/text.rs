@@ -1,15 +1,15 @@
-//! Text in words: packed by the publisher, cleaned by the reader before it can reach a terminal.
+//! Text packed into words by the publisher, and cleaned by the reader before it can reach a terminal.
 
 use gpumem_text::clean;
 
-/// Up to eight bytes as a little-endian word.
+/// Packs up to eight bytes into a little-endian word.
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
     u64::from_le_bytes(word)
 }
 
-/// Packs as much of `text` as fits into `words`, never cutting a character. Returns the bytes used.
+/// Packs as much of `text` as fits into `words`, without splitting a character. Returns the number of bytes used.
 pub(crate) fn pack(text: &str, words: &mut [u64]) -> usize {
     let len = text.floor_char_boundary(words.len() * 8);
     for (to, from) in words.iter_mut().zip(text.as_bytes()[..len].chunks(8)) {
@@ -18,15 +18,15 @@ pub(crate) fn pack(text: &str, words: &mut [u64]) -> usize {
     len
 }
 
-/// The text of `len` bytes in `words`, cleaned. A length larger than the words hold is cut.
+/// Returns the text of `len` bytes in `words`, cleaned. A length beyond the words is clamped.
 pub(crate) fn unpack(len: u64, words: &[u64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
     clean(&String::from_utf8_lossy(&bytes[..len]))
 }
 
-/// What a pool of this name is called in a sentence. Names that the allocator makes up itself (`pool (7, 1)`, `private pool 2`) say that it is
-/// one.
+/// Returns how to refer to a pool of this name in a sentence: names made up by the allocator (`pool (7, 1)`, `private
+/// pool 2`) already contain the word "pool".
 pub fn pool_called(name: &str) -> String {
     match name.starts_with("pool (") || name.starts_with("private pool ") {
         true => clean(name),
@@ -39,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cut_text_keeps_whole_characters() {
+    fn truncated_text_keeps_whole_characters() {
         let mut words = [0; 1];
         let len = pack("abcdefgé", &mut words);
         assert_eq!((len, unpack(len as u64, &words).as_str()), (7, "abcdefg"));
     }
 
     #[test]
-    fn a_pool_is_called_one_once() {
+    fn word_pool_is_not_repeated() {
         let called = ["pool (7, 1)", "private pool 2", "tenant\x1b", "pool"].map(pool_called);
         assert_eq!(
             called,

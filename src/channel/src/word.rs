@@ -1,23 +1,27 @@
-//! The one way this crate touches shared memory: aligned 64-bit words, relaxed loads and stores, and two fences.
+//! Access to shared memory, which this crate does only in this way: aligned 64-bit words, relaxed loads and stores, and
+//! two fences.
 //!
-//! The ordering code is generic over [`Word`], so that the very code that runs on a mapping also runs under loom (every legal
-//! ordering), on words that stop taking stores (a writer killed between two stores), and with a fence left out (which must fail).
+//! The ordering code is generic over [`Word`], so that the code that runs on a mapping also runs under loom (every
+//! legal ordering), on words that ignore stores after a while (a writer killed between two stores), and with a fence
+//! left out (which must fail).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::map::{self, Map};
 
-/// A shared 64-bit word. Always accessed at this width: mixed widths on one location have no meaning in Rust's memory model.
+/// A shared 64-bit word. Always accessed at this width: Rust's memory model does not define mixed widths on one
+/// location.
 pub trait Word {
     /// Relaxed load. The only load allowed on a read-only mapping.
     fn get(&self) -> u64;
     /// Relaxed store.
     fn put(&self, value: u64);
-    /// What was stored before this fence is seen by whoever sees a store made after it and then passes an acquire fence.
+    /// Release fence: a reader that sees a store made after it, and then passes an acquire fence, sees all stores
+    /// before it.
     fn release_fence();
-    /// The other half.
+    /// Acquire fence, the counterpart of [`Word::release_fence`].
     fn acquire_fence();
-    /// Has the word that lies so many `words` further on brought near, if there is one: it will be stored to soon.
+    /// Prefetches the word `words` further on, if there is one, for a store.
     fn prefetch(&self, words: usize) {
         let _ = words;
     }
@@ -50,9 +54,9 @@ impl Word for AtomicU64 {
 pub(crate) trait Words {
     /// The word type.
     type W: Word;
-    /// All of them; `None` in a forked child, where there is nothing to store to.
+    /// Returns all words; `None` in a forked child, where nothing can be stored.
     fn here(&self) -> Option<&[Self::W]>;
-    /// The same, none in a forked child.
+    /// Returns all words; an empty slice in a forked child.
     #[inline(always)]
     fn words(&self) -> &[Self::W] {
         self.here().unwrap_or_default()
@@ -74,19 +78,19 @@ impl<W: Word> Words for Vec<W> {
     }
 }
 
-/// A word of three numbers of a byte and one of 32 bits.
+/// Packs three bytes and a 32-bit number into a word.
 #[inline(always)]
 pub(crate) fn pack(a: u8, b: u8, c: u8, high: u32) -> u64 {
     u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16 | u64::from(high) << 32
 }
 
-/// Byte `n` of a word.
+/// Returns byte `n` of a word.
 #[inline(always)]
 pub(crate) fn byte(word: u64, n: u32) -> u8 {
     (word >> (8 * n)) as u8
 }
 
-/// The upper 32 bits of a word.
+/// Returns the upper 32 bits of a word.
 #[inline(always)]
 pub(crate) fn high(word: u64) -> u32 {
     (word >> 32) as u32

@@ -1,17 +1,18 @@
-//! Publishing: what is stored, and in which order.
+//! The writer: which words are stored, and in which order.
 //!
-//! One operation of an allocator is published as event, then blocks, then figures. So the last event names the operation that a
-//! kill interrupted, and a reader that sees a changed block can find out why.
+//! An allocator's operation is published as event, then blocks, then figures. So the last event names the operation
+//! that a kill interrupted, and a reader that sees a changed block can find its event.
 //!
-//! Every number the writer needs is its own: it never reads shared memory, so nobody can steer it through its channel.
+//! The writer keeps every number it needs in its own memory. It never reads shared memory, so no other process can
+//! influence it through the channel.
 
 use crate::cells::{CellWriter, Touched};
-use crate::codec::{self, What};
+use crate::codec::{self, EventMeta};
 use crate::facts::{Facts, Unheld};
 use crate::format::{Section, live, words};
 use crate::lane::LaneWriter;
 use crate::layout::Layout;
-use crate::operation::{Operation, Split, Told};
+use crate::operation::{Operation, Published, Split};
 use crate::put::{self, Ring, Slots, WRITERS};
 use crate::record::{BlockState, Device, Event, EventKind};
 use crate::seqlock;
@@ -23,17 +24,17 @@ mod structure;
 
 pub use structure::Structure;
 
-/// The writing half of a channel over any words.
+/// The writer of a channel, generic over the kind of memory.
 pub(crate) struct Writer<M> {
     memory: M,
     layout: Layout,
     ring: Ring,
     slots: Slots,
-    /// Numbers every write of a block or segment; only ever grows. A multiple of [`WRITERS`]: a slot that a lane writes in turn with
-    /// the publisher never has the same number twice.
+    /// Number of the last write of a block or segment; only grows. It is a multiple of [`WRITERS`], so that a slot
+    /// written by both a lane and the publisher never has the same number twice.
     ticket: u64,
     events: u64,
-    /// Meetings with lanes so far.
+    /// Number of meetings with lanes so far.
     order: u32,
     lanes: usize,
     strings: usize,
@@ -42,13 +43,13 @@ pub(crate) struct Writer<M> {
     used_segments: usize,
     untracked_blocks: u64,
     untracked_bytes: u64,
-    /// Ticket under which each segment is open for a change of structure; 0 when closed. At most a few are open at once.
+    /// The segments that are open for a change of structure, each with its ticket. At most a few are open at once.
     open_segments: Vec<(u32, u64)>,
     cells: Vec<CellWriter>,
 }
 
 impl<M: Words> Writer<M> {
-    /// A writer over zeroed words laid out as `layout`.
+    /// Makes a writer over zeroed words laid out as `layout`.
     pub(crate) fn new(memory: M, layout: Layout) -> Writer<M> {
         Writer {
             memory,
@@ -70,7 +71,7 @@ impl<M: Words> Writer<M> {
         }
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     #[inline(always)]
     pub(crate) fn events(&self) -> u64 {
         self.events
@@ -80,16 +81,16 @@ impl<M: Words> Writer<M> {
         &self.memory
     }
 
-    /// Stores a live counter that only counts what is complete: everything stored before is seen by whoever sees the count.
+    /// Stores a counter of the live section. A reader that sees the count also sees everything stored before it.
     #[inline(always)]
     fn publish_live(&self, which: usize, value: u64) {
         M::W::release_fence();
         self.memory.words()[self.layout.live.start + which].put(value);
     }
 
-    /// Nothing more is left to events before the figures are written.
-    fn leave_nothing(&mut self) {
-        self.cells.iter_mut().for_each(CellWriter::leave_nothing);
+    /// Stops deferring figures to events until the figures are written.
+    fn stop_deferring(&mut self) {
+        self.cells.iter_mut().for_each(CellWriter::stop_deferring);
     }
 
     /// Appends to the event ring. The event's own index is ignored.
@@ -97,7 +98,8 @@ impl<M: Words> Writer<M> {
         self.change(event.time, (event.kind, event.split.into()), false, event);
     }
 
-    /// [`Writer::event`], where `follows` says whether what it does to the device's figures follows from it. Whether they are due.
+    /// Appends an event. `follows` says whether its effect on the device's figures follows from it. Returns whether the
+    /// figures are due.
     #[inline(always)]
     pub(crate) fn change(
         &mut self,
@@ -109,7 +111,7 @@ impl<M: Words> Writer<M> {
         let Some(words) = self.memory.here() else {
             return false;
         };
-        let what = What {
+        let what = EventMeta {
             time,
             kind,
             split,
@@ -118,16 +120,16 @@ impl<M: Words> Writer<M> {
         };
         put::event(words, &self.ring, &mut self.events, what, about);
         if !follows {
-            self.leave_nothing();
+            self.stop_deferring();
         }
         let cell = self.cells.get_mut(about.device() as usize);
-        cell.is_some_and(|cell| !cell.leaves(self.events))
+        cell.is_some_and(|cell| !cell.defers(self.events))
     }
 
-    /// [`Writer::change`], which follows, and [`Writer::block`] in one go. A block that is free has what it was asked for and by whom in
-    /// its event only.
+    /// Does [`Writer::change`], with figures that follow, and [`Writer::block`] in one call. The tag and requested size
+    /// of a free block are stored in its event only.
     #[inline(always)]
-    pub(crate) fn operation(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Told {
+    pub(crate) fn operation(&mut self, time: u64, operation: &Operation<'_, impl Facts>) -> Published {
         let Operation {
             kind,
             slot,
@@ -141,10 +143,11 @@ impl<M: Words> Writer<M> {
             BlockState::Free | BlockState::Quick => self.block(slot, time, state, &Unheld(block), next),
             _ => self.block(slot, time, state, block, next),
         };
-        Told { stored, figures_due }
+        Published { stored, figures_due }
     }
 
-    /// Writes a block slot. `next` is the slot of the block after it in its segment, if any. Returns false if there is no such slot.
+    /// Writes a block slot. `next` is the slot of the next block in its segment, if any. Returns false if there is no
+    /// such slot.
     #[inline(always)]
     pub(crate) fn block(
         &mut self,
@@ -174,7 +177,7 @@ impl<M: Words> Writer<M> {
         words.is_none_or(|words| put::empty_block(words, &self.slots, self.ticket, slot as usize))
     }
 
-    /// Says how many live blocks have no slot, and their bytes.
+    /// Publishes the number and bytes of the live blocks without a slot.
     pub(crate) fn untracked(&mut self, blocks: u64, bytes: u64) {
         if (blocks, bytes) != (self.untracked_blocks, self.untracked_bytes) {
             (self.untracked_blocks, self.untracked_bytes) = (blocks, bytes);
@@ -194,7 +197,8 @@ impl<M: Words> Writer<M> {
         }
     }
 
-    /// Writes or rewrites a record that its sequence word guards: its words 1... False if the section has no such record.
+    /// Writes words 1.. of a record that is guarded by its sequence word. Returns false if the section has no such
+    /// record.
     pub(crate) fn record<const N: usize>(
         &mut self,
         section: impl Fn(&Layout) -> Section,
@@ -218,13 +222,13 @@ impl<M: Words> Writer<M> {
     /// Writes or rewrites a device.
     pub(crate) fn device(&mut self, index: u8, device: &Device) {
         let index = index as usize;
-        if self.record(|layout| layout.devices, index, codec::device(device)) && index >= self.devices {
+        if self.record(|layout| layout.devices, index, codec::encode_device(device)) && index >= self.devices {
             self.devices = index + 1;
             self.publish_live(live::DEVICES, self.devices as u64);
         }
     }
 
-    /// Strings that there is room for, and the empty one.
+    /// Returns the size of the string table, including the empty string.
     pub(crate) fn strings(&self) -> usize {
         self.layout.strings.count
     }
@@ -247,7 +251,8 @@ impl<M: Words> Writer<M> {
         Some(index as u32)
     }
 
-    /// Opens the next lane, if there is one, over the same words. What was published so far comes before what it publishes.
+    /// Opens the next lane, if there is one, over the same words. Everything published so far comes before what the
+    /// lane publishes.
     pub(crate) fn lane(&mut self, memory: M, device: u8, stream: u64) -> Option<LaneWriter<M>> {
         if self.lanes == self.layout.lanes.count || usize::from(device) >= self.layout.devices.count {
             return None;
@@ -259,25 +264,25 @@ impl<M: Words> Writer<M> {
         Some(lane)
     }
 
-    /// Numbers what comes after on either higher than what came before on either: lanes meet nobody else. Readers compare numbers by
-    /// their difference, so that they may wrap.
+    /// Gives later events of both writers a higher number than their earlier events. Lanes do not meet each other.
+    /// Readers compare numbers by their difference, so that they may wrap around.
     pub(crate) fn meet(&mut self, lane: &mut LaneWriter<M>) {
         self.order = self.order.wrapping_add(1);
         lane.meet(self.order);
     }
 
-    /// The word that says goodbye.
+    /// Returns the index of the word that marks the channel as closed.
     pub(crate) fn closed_word(&self) -> usize {
         self.layout.live.start + live::CLOSED
     }
 
-    /// Says goodbye: the file that stays behind is that of a program that ended in order.
+    /// Marks the channel as closed, so that its file is not taken for that of a program that died.
     pub(crate) fn close(&mut self) {
         self.publish_live(live::CLOSED, 1);
     }
 }
 
-/// Counts the slots up to this one as used.
+/// Updates the count of used slots to include this one.
 #[cold]
 fn use_block<W: Word>(words: &[W], layout: &Layout, slot: usize) {
     W::release_fence();

@@ -1,4 +1,4 @@
-//! What does not add up in a snapshot.
+//! Checks a snapshot for inconsistencies.
 
 mod trace;
 
@@ -7,10 +7,11 @@ use std::ops::Range;
 
 use crate::types::{Action, Block, BlockState, Segment, SegmentType, Snapshot};
 
-/// Something that is never so in a snapshot PyTorch makes. Segments, blocks and entries are given by their places in the lists.
+/// An inconsistency that never occurs in PyTorch's own snapshots. Segments, blocks and entries are given by their
+/// indices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// `_memory_viz` lays blocks end to end, whatever their addresses.
+    /// A block does not begin where the previous one ends. `_memory_viz` ignores addresses and assumes that it does.
     #[error("segment {segment}, block {block}: begins at {address:#x}, the one before ends at {end:#x}")]
     Tiling {
         /// The segment.
@@ -19,7 +20,7 @@ pub enum Problem {
         block: usize,
         /// Its address.
         address: u64,
-        /// Where it should be.
+        /// The end of the previous block.
         end: u64,
     },
     /// The segment's end is beyond 2^64.
@@ -32,39 +33,39 @@ pub enum Problem {
         /// Its size.
         size: u64,
     },
-    /// A sum that the segment gives is not that of its blocks. `_memory_viz` refuses to go on if it is `total_size`.
+    /// A sum in the segment differs from that of its blocks. `_memory_viz` fails if it is `total_size`.
     #[error("segment {segment}: {name} is {said}, its blocks have {blocks}")]
     Sum {
         /// The segment.
         segment: usize,
-        /// Which sum.
+        /// The key of the sum.
         name: &'static str,
-        /// What the segment says.
+        /// The sum in the segment.
         said: u64,
-        /// What the blocks have.
+        /// The sum of the blocks.
         blocks: u128,
     },
-    /// An empty block, or one that holds less than what was asked for.
+    /// A block is empty, or smaller than its request.
     #[error("segment {segment}, block {block}: {requested} bytes requested in a block of {size}")]
     Size {
         /// The segment.
         segment: usize,
         /// The block.
         block: usize,
-        /// What was asked for.
+        /// The requested size.
         requested: u64,
-        /// What there is.
+        /// The block's size.
         size: u64,
     },
     /// Two segments of a device share memory.
     #[error("segments {segment} and {other} overlap")]
     Overlap {
-        /// The one with the higher address.
+        /// The segment with the higher address.
         segment: usize,
-        /// The other.
+        /// The other segment.
         other: usize,
     },
-    /// A block is given back that was given back before.
+    /// A block is freed that was already freed.
     #[error(
         "device {device}, entry {entry}: frees {address:#x}, which entry {before} freed; nothing was allocated there since"
     )]
@@ -78,7 +79,7 @@ pub enum Problem {
         /// The entry that freed it.
         before: usize,
     },
-    /// A block is given back with another size than it was allocated with.
+    /// A block is freed with another size than it was allocated with.
     #[error(
         "device {device}, entry {entry}: frees {size} bytes at {address:#x}, where entry {before} allocated {allocated}"
     )]
@@ -93,23 +94,23 @@ pub enum Problem {
         size: u64,
         /// The entry that allocated it.
         before: usize,
-        /// The size in that.
+        /// The size in the allocating entry.
         allocated: u64,
     },
     /// A block's state, a segment's type or an event's action is not one of PyTorch's.
     #[error("{count} times the {what} {name:?}, which is not known")]
     Unknown {
-        /// Which of them.
+        /// The kind of name: block state, segment type or action.
         what: &'static str,
         /// Its name in the file.
         name: String,
-        /// How often.
+        /// How often it occurs.
         count: u64,
     },
 }
 
 impl Snapshot {
-    /// What does not add up; nothing, for what PyTorch writes. The viewers' own checks are among these.
+    /// Returns the inconsistencies; none for what PyTorch writes. They include the viewers' own checks.
     pub fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (index, segment) in self.segments.iter().enumerate() {
@@ -128,7 +129,7 @@ impl Snapshot {
         let range = |s: &Segment| s.address..s.address.saturating_add(s.total_size);
         let mut order: Vec<usize> = (0..self.segments.len()).collect();
         order.sort_by_key(|index| (self.segments[*index].device, self.segments[*index].address));
-        // The range that reaches furthest so far: a large segment may cover many.
+        // The range with the highest end so far: a large segment may overlap many.
         let mut furthest: Option<(i32, usize, Range<u64>)> = None;
         for index in order {
             let segment = &self.segments[index];
@@ -195,7 +196,7 @@ fn blocks(index: usize, segment: &Segment, problems: &mut Vec<Problem>) {
                 end,
             });
         }
-        // A free block keeps the size of its last request in some versions.
+        // In some versions a free block keeps the size of its last request.
         if block.size == 0 || block.state.active() && block.requested_size > block.size {
             problems.push(Problem::Size {
                 segment: index,

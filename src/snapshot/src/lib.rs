@@ -1,14 +1,16 @@
 //! PyTorch's GPU memory snapshots (`torch.cuda.memory._snapshot()`), read and written.
 //!
-//! - [`Snapshot`] is the value: segments with their blocks, the traces of events, the allocator's settings. Field names
-//!   are PyTorch's. Call stacks, frames and texts are kept once, in its [`Tables`].
-//! - [`Snapshot::read`] takes what people have: pickles of protocol 2 to 5 and JSON, plain or gzipped. **No code of a
-//!   pickle is ever run**: what would import or call something is an error that names it; `OrderedDict` and `defaultdict`
-//!   are read as the dicts that they are. Memory is bounded by [`Limits`], whatever the file says.
-//! - [`Snapshot::from_damaged`] takes what is there of a file that is cut off or has odd entries, and says what is lacking.
-//! - [`Snapshot::write_pickle`] and [`Snapshot::write_json`] stream what PyTorch's web viewer and
-//!   `python -m torch.cuda._memory_viz` read.
-//! - [`Snapshot::check`] says what does not add up, [`Snapshot::requests`] is what the program asked its allocator for.
+//! - [`Snapshot`] is the data: segments with their blocks, the traces of events, the allocator's settings. Field names
+//!   are PyTorch's. Call stacks, frames and texts are stored once, in its [`Tables`].
+//! - [`Snapshot::read`] reads pickles of protocol 2 to 5 and JSON, plain or gzipped. **No code of a pickle is ever
+//!   run**: an opcode that would import or call something is an error that names it; `OrderedDict` and `defaultdict`
+//!   are read as plain dicts. Memory is bounded by [`Limits`], whatever the file claims.
+//! - [`Snapshot::from_damaged`] reads what it can of a file that is truncated or has malformed entries, and reports
+//!   what is missing.
+//! - [`Snapshot::write_pickle`] and [`Snapshot::write_json`] write formats that PyTorch's web viewer and `python -m
+//!   torch.cuda._memory_viz` read.
+//! - [`Snapshot::check`] reports inconsistencies. [`Snapshot::requests`] returns the requests that the program made to
+//!   its allocator.
 //!
 //! ```no_run
 //! use gpumem_snapshot::{RequestKind, Snapshot};
@@ -23,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Texts come from outside and are kept as they are: clean them before they reach a terminal.
+//! Texts are untrusted and kept as they are: clean them before they reach a terminal.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The names that snapshots are made of. They are the first texts of every table, so that a key is told by its number.
+//! The known names of keys and values in snapshots. They are the first texts of every table, so that a key is
+//! recognised by its number.
 
 use crate::ids::TextId;
 
@@ -7,7 +8,7 @@ macro_rules! names {
         #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "only counts the names below")]
         enum Order { $($name,)* }
         $(pub(crate) const $name: TextId = TextId(Order::$name as u32);)*
-        /// All of them, in the order of their numbers.
+        /// All names, in the order of their numbers.
         pub(crate) const ALL: &[&str] = &[$($text,)*];
     };
 }

@@ -1,4 +1,4 @@
-//! What the program asked its allocator for, as a trace tells it.
+//! The requests that the program made to its allocator, derived from a trace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::slice;
@@ -8,51 +8,53 @@ use crate::names;
 use crate::tables::{Tables, Value};
 use crate::types::{Action, BlockState, Snapshot, TraceEntry};
 
-/// The program wants a block or gives one back.
+/// An allocation or a free by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which of both.
+    /// Allocation or free.
     pub kind: RequestKind,
-    /// Where PyTorch's allocator had put the block: what joins a free to its allocation. Used again for later blocks.
+    /// The address at which PyTorch's allocator placed the block. It joins a free to its allocation, and is reused for
+    /// later blocks.
     pub addr: u64,
-    /// What the program asked for, in bytes; of a free, as its allocation had it.
+    /// The requested size in bytes; for a free, that of its allocation.
     pub size: u64,
     /// The `cudaStream_t`, as a number.
     pub stream: i64,
     /// Microseconds since 1970; 0 if the file has no times.
     pub time_us: u64,
-    /// It is in the trace. Otherwise it follows from what is: see [`Snapshot::requests`].
+    /// Whether it is in the trace. Otherwise it was inferred: see [`Snapshot::requests`].
     pub recorded: bool,
 }
 
-/// What a program wants of an allocator.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// A block.
+    /// The program allocates a block.
     Alloc,
-    /// To give one back.
+    /// The program frees a block.
     Free,
 }
 
 impl Snapshot {
-    /// The requests of a device, in the order of its trace.
+    /// Returns the requests of a device, in the order of its trace.
     ///
-    /// A free counts when the program made it (`free_requested`): that is what a caching allocator sees. That the GPU has done
-    /// with the block (`free_completed`) is the allocator's own business; it counts only for a block whose `free_requested` is
-    /// not there.
+    /// A free is placed where the program made it (`free_requested`), because that is what a caching allocator sees.
+    /// The entry for its completion by the GPU (`free_completed`) is used only if the block's `free_requested` is
+    /// missing.
     ///
-    /// The trace is a ring and may begin in the middle. Blocks that must have been there before (they are freed in the trace, and be it
-    /// that only `free_completed` is left of that, or live at the end, and were never allocated in it) come first, in the order of their addresses, as allocations that
-    /// are not `recorded`. So every free follows an allocation of its address, and no address is allocated twice at a time:
-    /// where a trace lacks a free between two allocations, one that is not `recorded` comes before the second. A free of what is
-    /// free already is no request: [`Snapshot::check_trace`] tells of it.
+    /// The trace is a ring and may begin in the middle. Blocks that must have existed before it come first, by address,
+    /// as allocations that are not `recorded`. These are blocks that are freed in the trace (even if only
+    /// `free_completed` is left) or live at the end, and were never allocated in it. So every free follows an
+    /// allocation of its address, and no address is allocated twice at a time: if a free between two allocations is
+    /// missing, one that is not `recorded` is inserted before the second. A free of a free block is not a request;
+    /// [`Snapshot::check_trace`] reports it.
     ///
-    /// Programs of `gpumem-alloc` may have blocks of pieces that lie apart, each of which is an event of its own and a block of its own. Such a
-    /// block is one request, of what was asked for as a whole, at its first piece's address.
+    /// Programs that use `gpumem-alloc` may have blocks of several separate pieces, each with its own event and block.
+    /// Such a block is one request of the whole size, at the address of its first piece.
     ///
-    /// Their blocks may be of another stream than their segment, too.
+    /// In these programs a block may also have another stream than its segment.
     ///
-    /// A device without a trace has the blocks that live at the end; one that is not there has nothing.
+    /// A device without a trace has the blocks that are live at the end; an unknown device has no requests.
     pub fn requests(&self, device: usize) -> Requests<'_> {
         let trace = self.device_traces.get(device).map_or(&[][..], Vec::as_slice);
         let start = trace.first().map_or(0, |entry| entry.time_us);
@@ -74,7 +76,7 @@ impl Snapshot {
         }
     }
 
-    /// Size and stream of the blocks that were live before the trace begins, by address.
+    /// Returns size and stream of the blocks that were live before the trace begins, by address.
     fn live_before(&self, device: usize, trace: &[TraceEntry]) -> BTreeMap<u64, (u64, i64)> {
         let mut before = BTreeMap::new();
         let mut met = std::collections::HashSet::new();
@@ -83,7 +85,7 @@ impl Snapshot {
                 Action::Alloc | Action::FreeRequested | Action::FreeCompleted => met.insert(entry.addr),
                 _ => false,
             };
-            // A free that does not know its size frees a block of which nothing is known.
+            // The size of a free without a size is unknown.
             if first
                 && entry.action != Action::Alloc
                 && entry.size > 0
@@ -111,7 +113,7 @@ impl Snapshot {
     }
 }
 
-/// What was asked for of a block that says so much of itself, or of the block that this is the first piece of; `None` of another piece.
+/// Returns the requested size of a block, or of the whole block if this is its first piece; `None` for other pieces.
 fn whole(tables: &Tables, extra: Option<ValueId>, size: u64) -> Option<u64> {
     if value(tables, extra, names::PART_OF).is_some() {
         return None;
@@ -123,7 +125,7 @@ fn whole(tables: &Tables, extra: Option<ValueId>, size: u64) -> Option<u64> {
     }
 }
 
-/// What a dict of further keys has under a name.
+/// Returns the value of a name in a dict of extra keys.
 fn value(tables: &Tables, extra: Option<ValueId>, name: TextId) -> Option<&Value> {
     let Value::Dict(pairs) = tables.get_value(extra?) else {
         return None;
@@ -132,15 +134,15 @@ fn value(tables: &Tables, extra: Option<ValueId>, name: TextId) -> Option<&Value
     pairs.iter().find(named).map(|(_, value)| tables.get_value(*value))
 }
 
-/// The requests of a device: [`Snapshot::requests`].
+/// Iterates over the requests of a device: see [`Snapshot::requests`].
 #[derive(Clone, Debug)]
 pub struct Requests<'a> {
     before: std::vec::IntoIter<Request>,
     trace: slice::Iter<'a, TraceEntry>,
     tables: &'a Tables,
-    /// An allocation that waits for the free before it.
+    /// An allocation before which an inferred free is returned.
     next: Option<Request>,
-    /// Sizes by address.
+    /// Sizes of the live blocks by address.
     live: HashMap<u64, u64>,
 }
 
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_begins_in_the_middle_has_its_first_blocks_first() {
+    fn blocks_older_than_the_trace_come_first() {
         let snapshot = snapshot(vec![
             entry(Action::FreeCompleted, 99, 1),
             entry(Action::FreeRequested, 20, 2),
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_trace_there_are_the_blocks_of_the_end() {
+    fn without_a_trace_the_live_blocks_are_requests() {
         let mut snapshot = snapshot(Vec::new());
         assert_eq!(told(&snapshot, 0), [(Alloc, 512, 500, false)]);
         snapshot.device_traces.clear();
@@ -303,7 +305,7 @@ mod tests {
             piece(Action::FreeRequested, 70, 40, ("part_of", 20)),
             piece(Action::FreeCompleted, 20, 60, first),
             piece(Action::FreeCompleted, 70, 40, ("part_of", 20)),
-            // Live before the trace begins.
+            // Was live before the trace begins.
             piece(Action::FreeRequested, 90, 60, ("whole", -1)),
             piece(Action::FreeRequested, 95, 40, ("part_of", 90)),
         ];
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_live_once_at_a_time() {
+    fn address_is_live_once_at_a_time() {
         let snapshot = snapshot(vec![
             entry(Action::Alloc, 512, 1),
             entry(Action::Alloc, 512, 2),

@@ -1,7 +1,7 @@
-//! What a snapshot says many times, kept once: texts, frames, call stacks, and values whose shape is not ours.
+//! Deduplicated data of a snapshot: texts, frames, call stacks, and values without a fixed shape.
 //!
-//! A file of 3 MB was seen to hold 700,000 references to 668 frames. Equal things have the same number within one
-//! [`Tables`]; numbers of different tables have nothing to do with each other.
+//! A real file of 3 MB had 700,000 references to 668 frames. Equal items have the same number within one [`Tables`];
+//! numbers of different tables are unrelated.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use crate::names;
 /// One line of a call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// The function.
+    /// Name of the function.
     pub name: TextId,
-    /// Its file.
+    /// Name of its source file.
     pub filename: TextId,
-    /// Line in that file; 0 where the compiler left none, -1 where Python has none for an instruction.
+    /// Line in that file; 0 if the compiler recorded none, -1 if Python has none for an instruction.
     pub line: i64,
-    /// A dict of the keys that are not known here (`fx_node_op` and the like).
+    /// A dict of the unknown keys (`fx_node_op` and the like).
     pub extra: Option<ValueId>,
 }
 
@@ -49,7 +49,7 @@ pub enum Value {
     Dict(Arc<[(ValueId, ValueId)]>),
 }
 
-/// Things and their numbers.
+/// Items and their numbers.
 #[derive(Clone, Debug)]
 struct Interner<T> {
     things: Vec<T>,
@@ -80,7 +80,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         if let Some(number) = self.find(thing) {
             return number;
         }
-        // Each of them takes more than a byte: memory ends long before the numbers do.
+        // Each item takes more than a byte, so memory runs out long before the numbers do.
         let number = self.things.len() as u32;
         let thing = own();
         self.things.push(thing.clone());
@@ -91,8 +91,8 @@ impl<T: Clone + Eq + Hash> Interner<T> {
 
 /// The texts, frames, call stacks and free-form values of one [`Snapshot`](crate::Snapshot).
 ///
-/// Numbers come from the methods here and mean something in their own table only; with a number of another table the
-/// look-ups answer with something else or nothing.
+/// Numbers come from these methods and are valid in their own table only. With a number of another table, look-ups
+/// return another item or nothing.
 #[derive(Clone, Debug)]
 pub struct Tables {
     texts: Interner<Arc<str>>,
@@ -118,47 +118,47 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// The number of a text.
+    /// Adds a text if it is new, and returns its number.
     pub fn text(&mut self, text: &str) -> TextId {
         TextId(self.texts.number(text, || text.into()))
     }
 
-    /// The number of a text, if it is here.
+    /// Returns the number of a text, if it is in the table.
     pub fn find_text(&self, text: &str) -> Option<TextId> {
         self.texts.find(text).map(TextId)
     }
 
-    /// The number of a frame.
+    /// Adds a frame if it is new, and returns its number.
     pub fn frame(&mut self, frame: Frame) -> FrameId {
         FrameId(self.frames.number(&frame, || frame))
     }
 
-    /// The number of a call stack, innermost frame first.
+    /// Adds a call stack, innermost frame first, if it is new, and returns its number.
     pub fn stack(&mut self, frames: &[FrameId]) -> StackId {
         StackId(self.stacks.number(frames, || frames.into()))
     }
 
-    /// The number of a value.
+    /// Adds a value if it is new, and returns its number.
     pub fn value(&mut self, value: Value) -> ValueId {
         ValueId(self.values.number(&value, || value.clone()))
     }
 
-    /// The number of a frame, if it is here.
+    /// Returns the number of a frame, if it is in the table.
     pub(crate) fn find_frame(&self, frame: &Frame) -> Option<FrameId> {
         self.frames.find(frame).map(FrameId)
     }
 
-    /// The number of a call stack, if it is here.
+    /// Returns the number of a call stack, if it is in the table.
     pub(crate) fn find_stack(&self, frames: &[FrameId]) -> Option<StackId> {
         self.stacks.find(frames).map(StackId)
     }
 
-    /// The number of a value, if it is here.
+    /// Returns the number of a value, if it is in the table.
     pub(crate) fn find_value(&self, value: &Value) -> Option<ValueId> {
         self.values.find(value).map(ValueId)
     }
 
-    /// The number of a dict with texts as keys; none of them twice.
+    /// Adds a dict with texts as keys, and returns its number. No key may occur twice.
     pub fn dict(&mut self, pairs: impl IntoIterator<Item = (impl AsRef<str>, Value)>) -> ValueId {
         let pairs = pairs.into_iter().map(|(key, value)| {
             let key = Value::Text(self.text(key.as_ref()));
@@ -168,32 +168,32 @@ impl Tables {
         self.value(Value::Dict(pairs))
     }
 
-    /// The text of a number.
+    /// Returns the text of a number; empty if the number is unknown.
     pub fn get_text(&self, text: TextId) -> &str {
         self.texts.things.get(text.index()).map_or("", |text| text)
     }
 
-    /// The frame of a number.
+    /// Returns the frame of a number.
     pub fn get_frame(&self, frame: FrameId) -> Option<&Frame> {
         self.frames.things.get(frame.index())
     }
 
-    /// The frames of a call stack, innermost first.
+    /// Returns the frames of a call stack, innermost first.
     pub fn get_stack(&self, stack: StackId) -> &[FrameId] {
         self.stacks.things.get(stack.index()).map_or(&[], |stack| stack)
     }
 
-    /// The value of a number.
+    /// Returns the value of a number.
     pub fn get_value(&self, value: ValueId) -> &Value {
         self.values.things.get(value.index()).unwrap_or(&Value::None)
     }
 
-    /// Every frame, once.
+    /// Iterates over all frames, each once.
     pub fn all_frames(&self) -> impl Iterator<Item = &Frame> {
         self.frames.things.iter()
     }
 
-    /// Call stacks kept, each once, the empty one among them.
+    /// Returns the number of distinct call stacks, including the empty one.
     pub fn stacks(&self) -> usize {
         self.stacks.things.len()
     }
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_things_have_one_number_and_known_names_theirs() {
+    fn equal_items_share_a_number() {
         let mut tables = Tables::default();
         assert_eq!(tables.text("segments"), names::SEGMENTS);
         assert_eq!(tables.text("line"), names::LINE);

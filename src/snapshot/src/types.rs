@@ -1,4 +1,4 @@
-//! The snapshot's values, under PyTorch's names. Sizes are bytes.
+//! The types of a snapshot, under PyTorch's names. Sizes are in bytes. "Old files" means files of old PyTorch versions.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ pub struct Snapshot {
     pub segments: Vec<Segment>,
     /// One list of events per device, oldest first. PyTorch keeps them in a ring: the first events may be lost.
     pub device_traces: Vec<Vec<TraceEntry>>,
-    /// A dict of the allocator's settings; none in old files.
+    /// A dict of the allocator's settings; `None` in old files.
     pub allocator_settings: Option<ValueId>,
-    /// What the program or the profiler marked; empty in old files.
+    /// Marks of the program or the profiler; empty in old files.
     pub external_annotations: Vec<Annotation>,
-    /// Keys of the file that are not known here (`host_segments`, `host_traces` of newer versions), with their values.
+    /// Unknown keys of the file (`host_segments`, `host_traces` of newer versions), with their values.
     pub extra: Vec<(TextId, ValueId)>,
-    /// Where the numbers in all of this lead to.
+    /// The tables to which all numbers in the snapshot refer.
     pub tables: Tables,
 }
 
-/// A range that the allocator took from the driver. Its blocks tile it.
+/// An address range that the allocator got from the driver. Its blocks tile it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
     /// CUDA's index of the device. Old files: 0.
     pub device: i32,
     /// First byte.
     pub address: u64,
-    /// Of the segment: the sum of its blocks' sizes.
+    /// Size of the segment, which is the sum of its blocks' sizes.
     pub total_size: u64,
-    /// Of blocks that the program holds. Old files: computed from the blocks.
+    /// Sum of the blocks that the program holds. Old files: computed from the blocks.
     pub allocated_size: u64,
-    /// Of blocks that the program holds or the GPU may still use. Old files: computed from the blocks.
+    /// Sum of the blocks that the program holds or the GPU may still use. Old files: computed from the blocks.
     pub active_size: u64,
-    /// What the program asked for, of the active blocks. Old files: computed from the blocks.
+    /// Requested bytes of the active blocks. Old files: computed from the blocks.
     pub requested_size: u64,
     /// The `cudaStream_t` it was made for, as a number. Old files: 0, the default stream.
     pub stream: i64,
@@ -44,24 +44,24 @@ pub struct Segment {
     pub segment_type: SegmentType,
     /// The private pool it belongs to; (0, 0) is the common one, and the default for old files.
     pub segment_pool_id: (u64, u64),
-    /// Can grow, being a reserved range. Old files: no.
+    /// Whether it is a reserved range that can grow. Old files: false.
     pub is_expandable: bool,
-    /// Who made it take memory. Old files: empty.
+    /// Call stack of its allocation. Old files: empty.
     pub frames: StackId,
-    /// In the order of their addresses.
+    /// Its blocks in address order.
     pub blocks: Vec<Block>,
-    /// A dict of the keys that are not known here.
+    /// A dict of the unknown keys.
     pub extra: Option<ValueId>,
 }
 
-/// Which pool a segment is of.
+/// The pool of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentType {
     /// Requests up to 1 MiB.
     Small,
-    /// All others.
+    /// Larger requests.
     Large,
-    /// A name that is not known here.
+    /// An unknown name.
     Other(TextId),
 }
 
@@ -70,91 +70,92 @@ pub enum SegmentType {
 pub struct Block {
     /// First byte. Old files: the end of the block before.
     pub address: u64,
-    /// After rounding.
+    /// Size after rounding.
     pub size: u64,
-    /// What the program asked for. Old files: from the block's history, else its size.
+    /// Size that the program requested. Old files: from the block's history, else its size.
     pub requested_size: u64,
-    /// Whose it is.
+    /// State of the block.
     pub state: BlockState,
-    /// Who asked for it. Old files: from the block's history, else empty.
+    /// Call stack of its request. Old files: from the block's history, else empty.
     pub frames: StackId,
-    /// A dict of the keys that are not known here, `history` of old files among them.
+    /// A dict of the unknown keys, including `history` of old files.
     pub extra: Option<ValueId>,
 }
 
-/// Whose a block is.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// The program's.
+    /// Held by the program.
     ActiveAllocated,
     /// Freed by the program, perhaps still used by the GPU. Old files say `active_awaiting_free`.
     ActivePendingFree,
-    /// The cache's.
+    /// Free, in the cache.
     Inactive,
-    /// A name that is not known here.
+    /// An unknown name.
     Other(TextId),
 }
 
 impl BlockState {
-    /// The program's or the GPU's.
+    /// Whether the program holds it or the GPU may still use it.
     pub fn active(self) -> bool {
         matches!(self, BlockState::ActiveAllocated | BlockState::ActivePendingFree)
     }
 }
 
-/// One event.
+/// One entry of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceEntry {
-    /// What happened.
+    /// The kind of the event.
     pub action: Action,
-    /// Of the block or segment. For [`Action::Oom`] the device's free bytes (`device_free` in files).
+    /// Address of the block or segment. For [`Action::Oom`] the device's free bytes (`device_free` in files).
     pub addr: u64,
-    /// Of a block: what the program asked for. Of a segment: its size, or that of the part mapped or unmapped.
+    /// For a block, the size that the program requested. For a segment, its size, or that of the part mapped or
+    /// unmapped.
     pub size: u64,
     /// The `cudaStream_t`, as a number.
     pub stream: i64,
-    /// Microseconds since 1970; 0 if the file has none (old ones).
+    /// Microseconds since 1970; 0 in old files, which have none.
     pub time_us: u64,
-    /// Who did it, if call stacks were recorded.
+    /// Call stack, if call stacks were recorded.
     pub frames: Option<StackId>,
-    /// `torch.compile`'s context, `N/A` without one; none in old files.
+    /// `torch.compile`'s context, `N/A` without one; `None` in old files.
     pub compile_context: Option<TextId>,
-    /// What the program attached: a text or a dict; none in old files.
+    /// Metadata of the program: a text or a dict; `None` in old files.
     pub user_metadata: Option<ValueId>,
-    /// A dict of the keys that are not known here.
+    /// A dict of the unknown keys.
     pub extra: Option<ValueId>,
 }
 
-/// What an event tells.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The program was given a block.
+    /// The program allocated a block.
     Alloc,
-    /// The program gave a block back.
+    /// The program freed a block.
     FreeRequested,
-    /// The GPU has done with it too: it can be given out again.
+    /// The GPU no longer uses the block either, so it can be reused.
     FreeCompleted,
-    /// Taken from the driver.
+    /// A segment was allocated from the driver.
     SegmentAlloc,
-    /// Given back to the driver.
+    /// A segment was returned to the driver.
     SegmentFree,
     /// An expandable segment grew.
     SegmentMap,
-    /// An expandable segment lost a part.
+    /// A part of an expandable segment was unmapped.
     SegmentUnmap,
     /// A snapshot was taken.
     Snapshot,
-    /// Out of memory.
+    /// A request failed for lack of memory.
     Oom,
-    /// A range that the program names has begun or ended. Newer files tell of it in `external_annotations`.
+    /// A range named by the program began or ended. Newer files have these in `external_annotations`.
     UserDefined,
-    /// What a block is for was said after it was given out: `user_metadata` of the block at that address.
+    /// Metadata was attached to a block after its allocation: `user_metadata` of the block at that address.
     Annotate,
-    /// A name that is not known here.
+    /// An unknown name.
     Other(TextId),
 }
 
-/// A mark: its own keys, and when and where it was set.
+/// A mark: its time, its device, and its other keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotation {
     /// CUDA's index of the device.
@@ -165,11 +166,11 @@ pub struct Annotation {
     pub metadata: Option<ValueId>,
 }
 
-/// The enum's values and the names they have in files.
+/// Maps the enum's variants to their names in files.
 macro_rules! named {
     ($kind:ident { $($value:ident = $name:ident,)* }) => {
         impl $kind {
-            /// Its name in files.
+            /// Returns its name in files.
             pub fn name(self) -> TextId {
                 match self {
                     $($kind::$value => names::$name,)*
@@ -177,7 +178,7 @@ macro_rules! named {
                 }
             }
 
-            /// What a name means.
+            /// Returns the variant of a name in files.
             pub fn named(name: TextId) -> $kind {
                 match name {
                     $(names::$name => $kind::$value,)*
@@ -209,12 +210,12 @@ named!(BlockState {
 });
 
 impl Snapshot {
-    /// A setting of the allocator, by its name.
+    /// Returns a setting of the allocator by its name.
     pub fn setting(&self, name: &str) -> Option<&Value> {
         self.lookup(self.allocator_settings?, name)
     }
 
-    /// What a dict has under a text.
+    /// Returns the value of a key in a dict.
     pub fn lookup(&self, dict: ValueId, key: &str) -> Option<&Value> {
         let Value::Dict(pairs) = self.tables.get_value(dict) else {
             return None;
@@ -224,7 +225,7 @@ impl Snapshot {
         found.map(|(_, value)| self.tables.get_value(*value))
     }
 
-    /// The keys that were not known here, by the thing they were on, with the number of times. They are kept, and written.
+    /// Counts the unknown keys by the kind of object that had them. They are kept, and written again.
     pub fn unknown_keys(&self) -> BTreeMap<(&'static str, String), u64> {
         let mut counts = BTreeMap::new();
         let mut count = |on, name: String| *counts.entry((on, name)).or_insert(0) += 1;

@@ -1,29 +1,29 @@
-//! Strings of others, made fit for a terminal.
+//! Cleans untrusted text so that it is safe to show in a terminal.
 
 #[cfg(test)]
 #[path = "clean_tests.rs"]
 mod tests;
 
-/// What stands for a character that was taken out.
+/// The character that replaces a removed one.
 pub const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
-/// Marks that one character may carry. Vietnamese has two, pointed Hebrew three or four.
+/// Most combining marks that a character may have. Vietnamese uses two, pointed Hebrew three or four.
 pub const MARKS_MAX: usize = 4;
 
-/// `text` without anything that moves a cursor, changes a colour, or touches what stands beside it.
+/// Returns `text` without characters that move the cursor, change colours, or affect neighbouring text.
 ///
-/// [Harmful](is_harmful) characters become U+FFFD, one each, so that everybody sees where something was. A character carries
-/// [`MARKS_MAX`] combining marks at most; further ones become U+FFFD. So does a mark at the beginning, which would be drawn on whatever
-/// stands before the text.
+/// Each [harmful](is_harmful) character becomes U+FFFD, so that it shows where something was removed. A character keeps
+/// at most [`MARKS_MAX`] combining marks; further ones become U+FFFD. So does a mark at the beginning, which would be
+/// drawn on whatever precedes the text.
 ///
-/// Letters of scripts that run from right to left stay: names are written in them.
+/// Letters of right-to-left scripts stay, because names are written in them.
 pub fn clean(text: &str) -> String {
     cleaned(text.chars())
 }
 
-/// `bytes` as one line of at most `limit` characters, without blanks around it.
+/// Returns `bytes` as one line of at most `limit` characters, without surrounding blanks.
 ///
-/// As [`clean`], but white space (tab, line feed, carriage return, vertical tab, form feed, U+2028, U+2029) becomes a blank: the arguments
-/// of a command stay apart. Bytes that are no UTF-8 become U+FFFD.
+/// Cleans like [`clean`], but white space (tab, line feed, carriage return, vertical tab, form feed, U+2028, U+2029)
+/// becomes a blank, so that the arguments of a command stay separate. Bytes that are not UTF-8 become U+FFFD.
 pub fn clean_line(bytes: &[u8], limit: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = text.trim_matches(char::is_whitespace).chars().take(limit);
@@ -34,7 +34,7 @@ pub fn clean_line(bytes: &[u8], limit: usize) -> String {
 }
 
 fn cleaned(text: impl Iterator<Item = char>) -> String {
-    // There is nothing that the first character could be drawn on.
+    // A mark at the beginning has no character to combine with.
     let mut marks = MARKS_MAX;
     text.map(|c| {
         if !is_mark(c) || is_harmful(c) {
@@ -50,16 +50,16 @@ fn cleaned(text: impl Iterator<Item = char>) -> String {
     .collect()
 }
 
-/// Whether a character has no place in a terminal.
+/// Whether a character is unsafe to show in a terminal. These are:
 ///
 /// - controls (Cc), line and paragraph separators (Zl, Zp): they move the cursor and change colours;
 /// - format characters (Cf): marks, embeddings, overrides and isolates of direction, joiners, soft hyphens, tags, interlinear
 ///   annotations, the byte order mark, controls of shorthand, music and hieroglyphs;
-/// - what Unicode has programs not draw (Default_Ignorable_Code_Point): variation selectors, the fillers U+115F, U+1160, U+3164 and
+/// - invisible characters (Default_Ignorable_Code_Point): variation selectors, the fillers U+115F, U+1160, U+3164 and
 ///   U+FFA0, the grapheme joiner. Terminals do not agree on how many columns these take;
-/// - numbers that are no characters, such as U+FFFF.
+/// - noncharacters, such as U+FFFF.
 ///
-/// Blanks are not harmful: U+00A0, U+3000 and the blank pattern of Braille, U+2800, take the columns that they say they take.
+/// Blanks are safe: U+00A0, U+3000 and the blank pattern of Braille, U+2800, take their nominal number of columns.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -94,18 +94,21 @@ pub fn is_harmful(c: char) -> bool {
         || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// Whether a character may take no column of its own: combining marks, vowels and final consonants of Hangul, consonants of India that
-/// are drawn on the next letter, and what this Rust's tables do not know, which may be a mark in newer ones.
+/// Whether a character may take no column of its own: combining marks, vowels and final consonants of Hangul, Indic
+/// consonants that are drawn on the next letter, and characters unknown to this Rust version's tables, which may be
+/// marks in newer versions of Unicode.
 fn is_mark(c: char) -> bool {
     if c < '\u{300}' || c.is_whitespace() || is_private(c) {
         return false;
     }
     let is_hangul = matches!(c, '\u{1160}'..='\u{11ff}' | '\u{d7b0}'..='\u{d7ff}');
-    // What has a form of its own is written as it is; marks (Grapheme_Extend) and unassigned numbers are escaped.
+    // `escape_debug` escapes marks (Grapheme_Extend) and unassigned code points, and leaves other characters as they
+    // are.
     is_hangul || is_prefix(c) || c.escape_debug().len() > 1
 }
 
-/// Unicode's Indic_Syllabic_Category Consonant_Preceding_Repha and Consonant_Prefixed, and a sign that width tables have with these.
+/// Unicode's Indic_Syllabic_Category Consonant_Preceding_Repha and Consonant_Prefixed, and a sign that width tables
+/// group with these.
 fn is_prefix(c: char) -> bool {
     matches!(
         c,
@@ -121,7 +124,7 @@ fn is_prefix(c: char) -> bool {
     )
 }
 
-/// Characters of private use. Fonts for terminals have symbols there, of one column each.
+/// Whether a character is for private use. Terminal fonts have symbols of one column each there.
 fn is_private(c: char) -> bool {
     matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
 }

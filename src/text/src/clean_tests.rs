@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_steers_or_hides_becomes_a_sign() {
+fn control_and_invisible_characters_are_replaced() {
     let harmful = [
         // Cc, Zl, Zp.
         '\0',
@@ -24,7 +24,7 @@ fn what_steers_or_hides_becomes_a_sign() {
         '\u{202e}',
         '\u{2066}',
         '\u{2069}',
-        // Not seen.
+        // Invisible.
         '\u{ad}',
         '\u{180e}',
         '\u{200b}',
@@ -48,7 +48,7 @@ fn what_steers_or_hides_becomes_a_sign() {
         '\u{1160}',
         '\u{3164}',
         '\u{ffa0}',
-        // Format characters that are seen, and numbers that are no characters.
+        // Visible format characters, and noncharacters.
         '\u{600}',
         '\u{6dd}',
         '\u{70f}',
@@ -65,7 +65,7 @@ fn what_steers_or_hides_becomes_a_sign() {
 }
 
 #[test]
-fn names_of_the_world_stay() {
+fn names_in_all_scripts_are_kept() {
     let names = [
         "python3 train.py --lr=1e-3",
         "Größe ñ ¿que? naïve",
@@ -86,7 +86,7 @@ fn names_of_the_world_stay() {
 }
 
 #[test]
-fn marks_are_bounded_and_have_something_to_stand_on() {
+fn marks_are_bounded_and_need_a_base_character() {
     let marks = |n: usize| "\u{301}\u{489}".repeat(n).chars().take(n).collect::<String>();
     assert_eq!(clean(&format!("a{}", marks(4))), format!("a{}", marks(4)));
     assert_eq!(
@@ -104,7 +104,7 @@ fn marks_are_bounded_and_have_something_to_stand_on() {
 }
 
 #[test]
-fn white_space_keeps_the_words_of_a_line_apart() {
+fn white_space_becomes_blanks_in_a_line() {
     for (bytes, limit, line) in [
         (
             &b"\x1b[31mred\x1b]0;t\x07\x9b\ttab\xff\x7f end\n"[..],
@@ -149,7 +149,7 @@ const STEERING: [(u32, u32); 24] = [
     (0xfdd0, 0xfdef),
 ];
 
-/// Bytes, and characters of which a third is out of what steers, hides or stacks.
+/// Generates bytes, and characters of which a third are control, invisible or combining ones.
 fn foreign() -> impl Strategy<Value = Vec<u8>> {
     let steering = prop::sample::select(STEERING.to_vec()).prop_flat_map(|(from, to)| from..=to);
     let steering = steering.prop_map(|number| char::from_u32(number).unwrap_or(' '));
@@ -174,7 +174,7 @@ fn steers(c: char) -> bool {
 
 proptest! {
     #[test]
-    fn whatever_comes_in_nothing_that_steers_comes_out(bytes in foreign()) {
+    fn cleaned_text_has_no_control_characters(bytes in foreign()) {
         let text = String::from_utf8_lossy(&bytes);
         let cleaned = clean(&text);
         prop_assert!(!cleaned.contains(steers) && !cleaned.contains(is_harmful), "{:?}", cleaned);

@@ -1,9 +1,10 @@
-//! Text as every part of gpumem writes it.
+//! Text formatting shared by all parts of gpumem.
 //!
-//! - [`clean()`] and [`clean_line`] make strings of others fit for a terminal;
-//! - [`units`] has the figures: sizes, counts, shares, durations, and the reading of sizes that people write.
+//! - [`clean()`] and [`clean_line`] make untrusted strings safe for a terminal;
+//! - [`units`] formats figures (sizes, counts, shares, durations), and parses sizes that users write.
 //!
-//! Each format is here once. Two formats of one thing are two functions, and their docs say who uses which.
+//! Each format is defined here once. If there are two formats of a quantity, they are two functions, and their docs say
+//! where each is used.
 #![forbid(unsafe_code)]
 
 mod clean;

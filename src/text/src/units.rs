@@ -1,4 +1,4 @@
-//! Figures as text, the same everywhere.
+//! Formats figures as text, in the same way everywhere.
 
 mod count;
 mod share;

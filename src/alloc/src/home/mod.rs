@@ -16,7 +16,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use gpumem_channel::{Goodbye, Process};
+use gpumem_channel::{CloseHandle, Process};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -42,7 +42,7 @@ pub(crate) struct Handle {
     /// The monitor that the configuration asked for.
     pub(crate) monitor: OnceLock<Monitor>,
     pub(crate) routes: Routes,
-    pub(crate) goodbye: Option<Goodbye>,
+    pub(crate) goodbye: Option<CloseHandle>,
 }
 
 /// A place for a heap.

@@ -1,42 +1,43 @@
-//! The cells of a lane: as the publisher's, but so small that they are always written whole.
+//! The cells of a lane. They work like the publisher's, but are so small that they are always written whole.
 
-use super::{EVENTS, left_to_events, store};
+use super::{EVENTS, deferrable_events, store};
 use crate::format::words::LANE_CELL;
 use crate::seqlock;
 use crate::stats::{LaneFigures, LanePool};
 use crate::word::Word;
 
-/// Word of a lane's cell where its figures begin, behind the sequence and the events published before them.
+/// Word of a lane's cell where its figures begin, after the sequence word and the number of events published before
+/// them.
 pub(super) const FIGURES: usize = EVENTS + 1;
 const POOL_WORDS: usize = 10;
 const _: () = assert!(FIGURES + 2 * POOL_WORDS <= LANE_CELL);
 
-/// A lane's private half: which cell is next, and up to which event operations may be left to their events.
+/// A lane's private state: which cell is next, and up to which event operations may defer their figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneCells {
     ticket: u64,
     until: u64,
-    /// For how many events that is after it was written.
+    /// For how many events after a write of a cell operations may defer their figures.
     most: u64,
 }
 
 impl LaneCells {
-    /// Those of a lane with a ring of so many events.
+    /// Makes the state for a lane with a ring of `ring` events.
     pub(crate) fn new(ring: usize) -> LaneCells {
         LaneCells {
             ticket: 0,
             until: 0,
-            most: left_to_events(ring),
+            most: deferrable_events(ring),
         }
     }
 
-    /// Whether what an operation does to the figures may be left to its event, the last of so many `events`.
+    /// Whether an operation may defer its figures to its event, the last of `events`.
     #[inline(always)]
-    pub(crate) fn leaves(&self, events: u64) -> bool {
+    pub(crate) fn defers(&self, events: u64) -> bool {
         events <= self.until
     }
 
-    /// Publishes the figures as they are after so many `events` into one of the lane's two `cells`.
+    /// Publishes the figures after `events` events into one of the lane's two `cells`.
     #[inline]
     pub(crate) fn write<W: Word>(&mut self, cells: &[W; 2 * LANE_CELL], figures: &LaneFigures, events: u64) {
         let cell = &cells[(self.ticket & 1) as usize * LANE_CELL..][..LANE_CELL];

@@ -1,4 +1,4 @@
-//! Figures out of cells.
+//! Reads figures from cells.
 
 use super::lanes::FIGURES as LANE_FIGURES;
 use super::{COLD, EVENTS, LARGE, LARGE_SPLIT, SMALL, SMALL_SPLIT};
@@ -10,19 +10,19 @@ use crate::word::Word;
 /// One complete set of figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// The figures.
+    /// The figures of the device.
     pub(crate) stats: DeviceStats,
     /// Events published before them.
     pub(crate) events: u64,
-    /// Grows with every set, so that a reader can refuse to go back.
+    /// Sequence number. It grows with every set, so that a reader never goes back.
     pub(crate) seq: u64,
 }
 
-/// What the words of a cell behind its sequence word say.
+/// Decodes the words of a cell after its sequence word.
 pub(crate) type Decode<const N: usize> = fn(&[u64; N]) -> DeviceStats;
 
-/// The newest complete figures of both cells, of a sequence word and `N` more each. `None` if neither could be read, or nothing was
-/// published yet.
+/// Reads the newest complete figures of two cells, each of a sequence word and `N` more words. Returns `None` if
+/// neither could be read, or nothing was published yet.
 pub(crate) fn read<W: Word, const N: usize>(cells: &[W], decode: Decode<N>) -> Option<Cell> {
     let mut words = [0; N];
     let never_written = cells[0].get() == 0 && cells[1 + N].get() == 0;
@@ -40,27 +40,27 @@ pub(crate) fn read<W: Word, const N: usize>(cells: &[W], decode: Decode<N>) -> O
     None
 }
 
-/// Copies words 1.. of the newer of two cells of `stride` words, or else of the other: the writer is in at most one of them.
-/// Returns the copy's sequence number.
+/// Copies words 1.. of the newer of two cells of `stride` words, or of the other if that fails: the writer is in at
+/// most one of them. Returns the sequence number of the copy.
 pub(crate) fn try_read<W: Word>(cells: &[W], stride: usize, out: &mut [u64]) -> Option<u64> {
     let newest = if newer(cells[stride].get(), cells[0].get()) {
         [stride, 0]
     } else {
         [0, stride]
     };
-    // A sequence number of 0 is a cell that was never written.
+    // A sequence number of 0 means that the cell was never written.
     newest
         .into_iter()
         .find_map(|start| seqlock::try_read(&cells[start..start + stride], out).filter(|&seq| seq != 0))
 }
 
-/// Whether a cell with sequence `a` is the better first guess than one with `b`: complete ones first, then the later.
+/// Whether to try a cell with sequence number `a` before one with `b`: complete cells first, then the later one.
 fn newer(a: u64, b: u64) -> bool {
     (a & 1 == 0, a) > (b & 1 == 0, b)
 }
 
-/// [`read`] from three copies of both cells made one after the other: a cell whose sequence number is the same in the first and
-/// the last was not written while the middle copy was made.
+/// Reads like [`read`], but from three successive copies of both cells: a cell with the same sequence number in the
+/// first and the last copy was not written while the middle copy was made.
 pub(crate) fn read_copies<const N: usize>(copies: [&[u64]; 3], decode: Decode<N>) -> Option<Cell> {
     let stable = |start: &usize| {
         let (before, after) = (copies[0][*start], copies[2][*start]);
@@ -79,7 +79,7 @@ pub(crate) fn read_copies<const N: usize>(copies: [&[u64]; 3], decode: Decode<N>
     })
 }
 
-/// Figures from words 1.. of a publisher's cell.
+/// Decodes words 1.. of a publisher's cell.
 pub(crate) fn of_publisher(words: &[u64; STATS_CELL - 1]) -> DeviceStats {
     let mut stats = DeviceStats::default();
     let mut cold = words[COLD - 1..].iter().copied();
@@ -134,7 +134,8 @@ fn load_split(words: &[u64], pool: &mut PoolStats) {
     (pool.inactive_split_bytes.current, pool.inactive_split_bytes.allocated) = (words[2], words[3]);
 }
 
-/// What a lane adds to its device's figures, from words 1.. of its cell. Its blocks are active as long as they are allocated.
+/// Decodes words 1.. of a lane's cell into what the lane adds to its device's figures. Its blocks are active as long as
+/// they are allocated.
 pub(crate) fn of_lane(words: &[u64; LANE_CELL - 1]) -> DeviceStats {
     let mut part = DeviceStats::default();
     let mut from = words[LANE_FIGURES - 1..].iter().copied();

@@ -1,9 +1,9 @@
-//! What is added to the figures of a cell: what the events since did, and the parts that lanes count.
+//! Sums of figures: a cell plus the events since then, and the publisher's part plus the parts of the lanes.
 
 use crate::record::{Event, EventKind, PoolId};
 use crate::stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 
-/// Adds to figures what an event does whose figures follow from it, peaks included.
+/// Adds the effect of a marked event to the figures, peaks included.
 pub(crate) fn follow(stats: &mut DeviceStats, event: &Event) {
     let pool = match event.pool {
         PoolId::SMALL => &mut stats.small,
@@ -41,7 +41,7 @@ pub(crate) fn follow(stats: &mut DeviceStats, event: &Event) {
     }
 }
 
-/// Adds the part of a device's figures that a lane counts. [`settle`] has to follow.
+/// Adds the part of a device's figures that a lane counts. The caller must call [`settle`] after the last part.
 pub(crate) fn add(stats: &mut DeviceStats, part: &DeviceStats) {
     for (pool, part) in [(&mut stats.small, &part.small), (&mut stats.large, &part.large)] {
         for (stat, part) in pool.figures_mut().into_iter().zip(part.figures()) {
@@ -51,8 +51,9 @@ pub(crate) fn add(stats: &mut DeviceStats, part: &DeviceStats) {
     }
 }
 
-/// Ends a sum of parts that need not be of one moment. The publisher raises a peak before the sum passes it, so one that is passed
-/// all the same is none that was. What left one part and is not yet counted in the other may leave less than nothing: that is zero.
+/// Finishes a sum of parts that may be of different moments. The publisher raises a peak before the sum exceeds it, so
+/// a peak below the sum is outdated, and is raised to the sum. A block that left one part and is not yet counted in the
+/// other may make a sum negative; that becomes zero.
 pub(crate) fn settle(stats: &mut DeviceStats) {
     for pool in [&mut stats.small, &mut stats.large] {
         for stat in pool.figures_mut() {
@@ -68,8 +69,9 @@ pub(crate) fn settle(stats: &mut DeviceStats) {
     }
 }
 
-/// Goes on from [`settle`] where the parts are known not to be of one moment: what two of them count is counted once, and a peak of what
-/// a lane did after it was read is not shown yet. What was ever shown of either was no more than this.
+/// Corrects a sum after [`settle`] if its parts are known to be of different moments. No figure and no peak can exceed
+/// the sum of all increases: more means that two parts count the same block, or that a lane made a peak after it was
+/// read.
 pub(crate) fn reconcile(stats: &mut DeviceStats) {
     for pool in [&mut stats.small, &mut stats.large] {
         for stat in pool.figures_mut() {
@@ -83,7 +85,7 @@ pub(crate) fn reconcile(stats: &mut DeviceStats) {
     }
 }
 
-/// What a lane says of its pools, out of the part that it is of its device's figures.
+/// Converts a lane's part of its device's figures into the figures of its pools.
 pub(crate) fn figures_of(part: &DeviceStats) -> LaneFigures {
     let stat = |stat: &Stat| LaneStat {
         current: stat.current,
@@ -108,14 +110,14 @@ mod tests {
     use crate::stats::POOL_STATS;
 
     #[test]
-    fn parts_of_two_moments_make_figures_of_one() {
+    fn parts_of_two_moments_are_reconciled() {
         let mut stats = DeviceStats::default();
         let before = |current, allocated, peak| Stat {
             current,
             allocated,
             peak,
         };
-        // A peak that a lane made after it was read; a block that both count; one that neither does.
+        // A peak that a lane made after it was read; a block that both parts count; a block that neither counts.
         stats.small.allocation = before(5, 7, 9);
         stats.small.active = before(8, 7, 8);
         stats.large.requested_bytes = before(0u64.wrapping_sub(512), 1024, 512);

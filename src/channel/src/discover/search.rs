@@ -1,4 +1,4 @@
-//! Looks through directories that anybody may have filled.
+//! Searches directories that any user may have filled.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -13,20 +13,22 @@ use rustix::io::Errno;
 
 use super::{Problem, ProblemKind, Scan};
 use crate::found::{Access, Found};
-use crate::{place, sweep};
+use crate::{directory, sweep};
 
-/// Channels one scan returns at most. Where there are more, owners get as many as each other as far as they have them.
+/// Most channels that one scan returns. If there are more, they are shared out evenly among the owners.
 const FOUND_MAX: usize = 4096;
-/// Directories of one owner that are looked into: each of a user's containers has one, and there may be one for each `GPUMEM_DIR`.
+/// Most directories of one owner that are searched: each of a user's containers has one, and each `GPUMEM_DIR` may be
+/// another.
 const OWNER_DIRECTORIES_MAX: usize = 512;
-/// Directories of everybody that are looked into.
+/// Most directories of all owners that are searched.
 const DIRECTORIES_MAX: usize = 4096;
 
-/// Whose files share one bound: a uid and the number of a mount namespace. The namespace counts only for uid 0, as the root of a container can
-/// be uid 0 here without being us. Owners are ordered by uid, so that the machine's users come before the ids of user namespaces.
+/// An owner, whose files share one bound: a uid and the number of a mount namespace. The namespace matters only for uid
+/// 0, because the root of a container can be uid 0 here. Owners are ordered by uid, so that the machine's users come
+/// before the ids of user namespaces.
 type Owner = (u32, usize);
 
-/// Looks for channels in these directories of our own and below these roots.
+/// Searches for channels in this user's own directories and below these roots.
 pub(super) fn within(own: &[PathBuf], roots: impl IntoIterator<Item = PathBuf>) -> Scan {
     let mut search = Search::default();
     for dir in own {
@@ -37,7 +39,7 @@ pub(super) fn within(own: &[PathBuf], roots: impl IntoIterator<Item = PathBuf>) 
     for (namespace, root) in roots.into_iter().enumerate() {
         for parent in &PARENTS {
             let path = root.join(parent.path);
-            // Most mount namespaces show the same one.
+            // Most mount namespaces show the same directory.
             if fs::metadata(&path).is_ok_and(|about| parents.insert((about.dev(), about.ino()))) {
                 search.list_directories(&path, parent, namespace, own, &mut dirs);
             }
@@ -49,11 +51,11 @@ pub(super) fn within(own: &[PathBuf], roots: impl IntoIterator<Item = PathBuf>) 
     search.deal()
 }
 
-/// Where users' directories are.
+/// A directory that holds users' directories.
 struct Parent {
     path: &'static str,
     is_wanted: fn(&OsStr) -> bool,
-    /// Where the directory is in the one that has such a name.
+    /// Path of the channel directory inside the user's directory.
     inner: &'static str,
 }
 
@@ -70,19 +72,19 @@ const PARENTS: [Parent; 2] = [
     },
 ];
 
-/// A directory that may be somebody else's.
+/// A directory that may belong to another user.
 struct Directory {
     owner: Owner,
-    /// It is not called what its owner's directory is called: there may be many such, and they come last.
+    /// Its name is not that of its owner's directory. There may be many such directories, so they come last.
     is_odd: bool,
     path: PathBuf,
 }
 
-/// What an owner has.
+/// The channel files of one owner.
 #[derive(Default)]
 struct Hand {
     found: Vec<Found>,
-    /// The directory of which files are left out, and how many are.
+    /// The directory in which files are left out, and how many are.
     left_out: Option<(PathBuf, usize)>,
 }
 
@@ -97,7 +99,7 @@ struct Search {
 
 impl Search {
     fn look_into_own(&mut self, dir: &Path) {
-        match place::open_directory(dir) {
+        match directory::open_directory(dir) {
             Ok(handle) => {
                 let mut hand = std::mem::take(&mut self.own);
                 self.look_into(dir, &handle, Access::Own, &mut hand);
@@ -109,9 +111,10 @@ impl Search {
         }
     }
 
-    /// A directory that may be somebody else's is silently left out where it is gone or closed to us.
+    /// Searches a directory that may belong to another user. It is silently skipped if it is gone or this user may not
+    /// read it.
     fn look_into_foreign(&mut self, dir: &Directory) {
-        match place::open_foreign(&dir.path) {
+        match directory::open_foreign(&dir.path) {
             Ok(handle) => {
                 let mut hand = self.hands.remove(&dir.owner).unwrap_or_default();
                 self.look_into(&dir.path, &handle, Access::Foreign, &mut hand);
@@ -123,7 +126,7 @@ impl Search {
         }
     }
 
-    /// Adds the channels of one directory, which must be private to its owner, to what that owner has.
+    /// Adds the channels of one directory, which must be private to its owner, to that owner's files.
     fn look_into(&mut self, dir: &Path, handle: &File, access: Access, hand: &mut Hand) {
         let metadata = match handle.metadata() {
             Ok(metadata) => metadata,
@@ -134,7 +137,7 @@ impl Search {
         }
         let us = rustix::process::geteuid();
         let owner = if us.is_root() { metadata.uid() } else { us.as_raw() };
-        if let Err(why) = place::check_private(&metadata, owner) {
+        if let Err(why) = directory::check_private(&metadata, owner) {
             return self.refuse(dir, why.to_owned());
         }
         let names = match sweep::list(handle, sweep::is_channel) {
@@ -145,11 +148,12 @@ impl Search {
         let mut files: Vec<_> = names
             .into_iter()
             .filter_map(|name| Some((statat(handle, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?, name)))
-            // What is mounted over a file there is served by another file system.
+            // A mount over a file belongs to another file system.
             .filter(|(about, _)| FileType::from_raw_mode(about.st_mode).is_file() && about.st_dev == metadata.dev())
             .filter(|(about, _)| self.files.insert((about.st_dev, about.st_ino)))
             .collect();
-        // Where not all have room those with most memory come first: whoever would hide a channel behind others pays for each as much.
+        // If there are too many, the files with the most memory come first: hiding a channel behind others then costs
+        // as much memory for each.
         files.sort_by_cached_key(|(about, name)| {
             let worth = (
                 sweep::is_of_publisher(name),
@@ -172,7 +176,7 @@ impl Search {
             }));
     }
 
-    /// Adds the directories below `parent` that may have channels for us.
+    /// Adds the directories below `parent` that may have channels for this user.
     fn list_directories(
         &mut self,
         path: &Path,
@@ -182,7 +186,7 @@ impl Search {
         dirs: &mut Vec<Directory>,
     ) {
         let us = rustix::process::geteuid();
-        let listed = match place::open_parent(path).and_then(|handle| sweep::list(&handle, parent.is_wanted)) {
+        let listed = match directory::open_parent(path).and_then(|handle| sweep::list(&handle, parent.is_wanted)) {
             Ok(listing) => self.names(path, listing),
             Err(error) => {
                 self.scan.incomplete |= is_want(&error);
@@ -202,7 +206,7 @@ impl Search {
             let number = name.as_bytes().strip_prefix(b"gpumem-").unwrap_or(name.as_bytes());
             dirs.push(Directory {
                 owner: (uid, if uid == 0 { namespace } else { 0 }),
-                // Inside a user namespace the same user has another number.
+                // Inside a user namespace the same user has another uid.
                 is_odd: number != uid.to_string().as_bytes()
                     && (namespace == 0 || !number.iter().all(u8::is_ascii_digit)),
                 path: dir,
@@ -210,7 +214,7 @@ impl Search {
         }
     }
 
-    /// As many of these directories as are looked into.
+    /// Drops the directories beyond the bounds, and reports them.
     fn within_bounds(&mut self, mut dirs: Vec<Directory>) -> Vec<Directory> {
         dirs.sort_by(|one, other| (one.owner, one.is_odd, &one.path).cmp(&(other.owner, other.is_odd, &other.path)));
         let (mut kept, mut dropped) = (Vec::new(), Vec::new());
@@ -232,7 +236,7 @@ impl Search {
         kept
     }
 
-    /// Deals [`FOUND_MAX`] places out, one to each owner in turn, us first.
+    /// Shares [`FOUND_MAX`] places out, one to each owner in turn, this user first.
     fn deal(mut self) -> Scan {
         let hands = std::iter::once(self.own).chain(self.hands.into_values());
         let mut hands: Vec<_> = hands
@@ -291,7 +295,7 @@ impl Search {
     }
 }
 
-/// Whether it is us who lack what it takes to look.
+/// Whether the error means that this process ran out of file descriptors or memory.
 fn is_want(error: &io::Error) -> bool {
     let error = Errno::from_io_error(error);
     matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))

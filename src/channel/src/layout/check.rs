@@ -1,17 +1,17 @@
-//! Reading a layout back from a file that may lie.
+//! Reads a layout back from an untrusted file.
 
 use super::{Layout, SECTIONS};
 use crate::error::OpenError;
 use crate::format::{FILE_MAX, GROUP, IDENTITY, IDENTITY_WORDS, MAGIC, Section, TOC_ENTRY, VERSION, live};
 
-/// Entries a reader is willing to look at.
+/// Most entries of a table of contents that a reader accepts.
 const TOC_MAX: u64 = 64;
-/// Lanes a reader is willing to look at: an event names its own in a byte.
+/// Most lanes that a reader accepts: an event names its lane in a byte.
 const LANES_MOST: usize = 255;
 
 impl Layout {
-    /// Reads a layout back. Believes nothing: every offset, stride and count is checked against `file_len` bytes, sections must not
-    /// overlap, and every section a reader needs must be there once.
+    /// Reads a layout back. Trusts nothing: every offset, stride and count is checked against `file_len` bytes,
+    /// sections must not overlap, and every section that a reader needs must be there once.
     pub(crate) fn check(
         head: &[u64; 8],
         file_len: u64,
@@ -49,7 +49,7 @@ impl Layout {
         ];
         for entry in table.chunks_exact(TOC_ENTRY) {
             let (offset, stride, count) = (entry[1], entry[2] & 0xffff_ffff, entry[2] >> 32);
-            // stride and count are below 2^32 each, so the product fits.
+            // `stride` and `count` are below 2^32 each, so the product fits.
             let end = (stride * count).checked_add(offset).filter(|&end| end <= len);
             let Some(end) = end.filter(|_| offset.is_multiple_of(64) && stride.is_multiple_of(8)) else {
                 return Err(bad("a section lies outside the file"));
@@ -95,7 +95,7 @@ impl Layout {
             return Err(bad("its sections do not fit each other"));
         }
         if !self.events.count.is_power_of_two() {
-            return Err(bad("its event ring is no power of two"));
+            return Err(bad("the size of its event ring is not a power of two"));
         }
         if self.devices.count > 256
             || self.blocks.count >= u32::MAX as usize
@@ -106,7 +106,7 @@ impl Layout {
         self.check_lanes()
     }
 
-    /// A channel without the section of lanes has none, whatever else it has.
+    /// Checks the sections of the lanes. A channel without a lane section has no lanes, whatever other sections it has.
     fn check_lanes(&self) -> Result<(), OpenError> {
         let bad = OpenError::Malformed;
         let (lanes, rows) = (self.lanes.count, self.lane_generations);
@@ -114,14 +114,14 @@ impl Layout {
             return Ok(());
         }
         if lanes > LANES_MOST || self.live.count <= live::LANES {
-            return Err(bad("it has more lanes than can be"));
+            return Err(bad("it has too many lanes"));
         }
         if rows.count < lanes || rows.stride < self.blocks.count.div_ceil(GROUP) {
             return Err(bad("its lanes do not fit its blocks"));
         }
         let rings = self.lane_events.count;
         if !rings.is_multiple_of(lanes) || !(rings / lanes).is_power_of_two() {
-            return Err(bad("an event ring of a lane is no power of two"));
+            return Err(bad("the size of a lane's event ring is not a power of two"));
         }
         Ok(())
     }

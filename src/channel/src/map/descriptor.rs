@@ -1,17 +1,17 @@
-//! A place for the descriptor of a locked file. One at a time has it; a forked child finds it.
+//! An entry for the descriptor of a locked file. One file at a time uses it; a forked child reads it.
 
 use std::os::fd::RawFd;
 
 use super::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// No descriptor.
+/// The entry is free.
 pub(super) const FREE: RawFd = -1;
-/// No descriptor, but no free place either.
+/// The entry is reserved, but has no descriptor yet.
 const FILLING: RawFd = -2;
-/// A descriptor that is there or not: it is being opened.
+/// The descriptor is being opened: it may exist or not.
 pub(super) const OPENING: RawFd = -3;
 
-/// A descriptor, the number of the process that registered it, and the file that it is of: device and number.
+/// A descriptor, the number of the process that registered it, and the device and inode of its file.
 #[derive(Debug)]
 pub(super) struct Descriptor {
     pub(super) fd: AtomicI32,
@@ -20,9 +20,9 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes the place, if it is free, for a descriptor of this file that is opened next.
+    /// Reserves the entry, if it is free, for a descriptor of this file that is opened next.
     pub(super) fn reserve(&self, process: u64, file: [u64; 2]) -> bool {
-        // Whoever had it before has read what file that was.
+        // The previous user has read which file it was.
         let free = self
             .fd
             .compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
@@ -33,26 +33,27 @@ impl Descriptor {
         for (part, number) in self.file.iter().zip(file) {
             part.store(number, Ordering::Relaxed);
         }
-        // A child that is forked before has nothing to close, one that is forked from here on knows what.
+        // A child forked before this has nothing to close; one forked after it knows the file.
         self.fd.store(OPENING, Ordering::Release);
         true
     }
 
-    /// Registers that descriptor, or that there is none.
+    /// Registers the descriptor, or [`FREE`] if opening failed.
     pub(super) fn fill(&self, fd: RawFd) {
         self.fd.store(fd, Ordering::Release);
     }
 
-    /// What is registered or [`OPENING`], if another process than this one did that: what a child has inherited, which nobody else takes.
+    /// Returns the registered descriptor or [`OPENING`] if another process registered it: that is one inherited by a
+    /// forked child.
     pub(super) fn inherited(&self, process: u64) -> Option<RawFd> {
         let fd = self.fd.load(Ordering::Acquire);
         ((fd >= 0 || fd == OPENING) && self.process.load(Ordering::Relaxed) != process).then_some(fd)
     }
 
-    /// Takes a descriptor out: the file that it was registered with. Async-signal-safe.
+    /// Removes a descriptor, and returns the file that it was registered with. Async-signal-safe.
     pub(super) fn take(&self, fd: RawFd) -> Option<[u64; 2]> {
         let file = [0, 1].map(|part| self.file[part].load(Ordering::Relaxed));
-        // Only then is it another one's.
+        // Only after this can another thread reserve the entry.
         let taken = self.fd.compare_exchange(fd, FREE, Ordering::Release, Ordering::Relaxed);
         taken.ok().map(|_| file)
     }

@@ -1,25 +1,26 @@
-//! Which process this is, in a line of forks.
+//! Identifies the current process among its forked relatives.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::watch_forks;
 
-/// The process something was made in. After a fork the child's copy can tell that it is one, at the cost of a load: in the child
-/// mappings and locks are gone or lie, and a mutex may be held by a thread that does not exist there.
+/// The process in which something was made. After a fork, the child's copy can tell that it is a copy, at the cost of a
+/// load. In the child, mappings and locks are gone or stale, and a mutex may be held by a thread that does not exist
+/// there.
 ///
-/// That holds for children of `fork` and, from Linux 4.14 on, for those that the C library does not know of: of `_Fork`, and of `clone`
-/// without `CLONE_VM`.
+/// This works for children of `fork` and, from Linux 4.14 on, for children of `_Fork` and of `clone` without
+/// `CLONE_VM`, for which the C library runs no handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u64);
 
-/// What is known of this process only: a forked child has zeros here, however it was forked ([`watch_forks`]). Alone in its pages, as the
-/// kernel knows only pages. On ARM it may have been built with pages of 4, 16 or 64 KiB.
+/// Data of this process only: a forked child has zeros here, however it was forked ([`watch_forks`]). It fills whole
+/// pages, because the kernel wipes whole pages. ARM kernels have pages of 4, 16 or 64 KiB.
 #[cfg_attr(target_arch = "aarch64", repr(C, align(65536)))]
 #[cfg_attr(not(target_arch = "aarch64"), repr(C, align(4096)))]
 pub(super) struct Here {
-    /// That of [`Process`], or 0 while nobody has asked.
+    /// The number of this [`Process`], or 0 before the first call.
     number: AtomicU64,
-    /// The same as soon as somebody asks.
+    /// The number that concurrent first calls agree on.
     agreed: AtomicU64,
 }
 
@@ -28,11 +29,12 @@ pub(super) static HERE: Here = Here {
     agreed: AtomicU64::new(0),
 };
 
-/// The last number that a process on the way here had. Children inherit it.
+/// The last number used by this process or its ancestors. Children inherit it.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 impl Process {
-    /// The calling process. Waits for nobody, and is async-signal-safe in a process that has asked before, and in its children.
+    /// Returns the calling process. Does not wait. Async-signal-safe in a process that has called it before, and in its
+    /// children.
     pub fn current() -> Process {
         match HERE.number() {
             0 => Process::first(),
@@ -44,33 +46,34 @@ impl Process {
     fn first() -> Process {
         watch_forks();
         let next = LAST.load(Ordering::Relaxed) + 1;
-        // Threads that ask at the same time are of one process.
+        // Threads that call this at the same time must get the same number.
         let agreed = HERE
             .agreed
             .compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
         let number = agreed.map_or_else(|number| number, |_| next);
-        // Before anything is made under this number: the children that inherit it have others.
+        // Before anything is made under this number, so that children get other numbers.
         LAST.fetch_max(number, Ordering::Relaxed);
         HERE.number.store(number, Ordering::Release);
         Process(number)
     }
 
-    /// The one with a [`number`](Process::number) that is kept where only numbers can be.
+    /// Restores a process from its [`number`](Process::number).
     pub fn numbered(number: u64) -> Process {
         Process(number)
     }
 
-    /// 1 in the first process that asked, and more in each that was forked from one that had asked.
+    /// Returns its number: 1 in the first process that called [`Process::current`], and more in each process forked
+    /// from one that had.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// Whether it was forked from one that had asked before.
+    /// Whether it was forked from a process that had called [`Process::current`].
     pub fn is_forked(self) -> bool {
         self.0 > 1
     }
 
-    /// Whether the calling process is still the same.
+    /// Whether this is the calling process.
     #[inline(always)]
     pub fn is_current(self) -> bool {
         HERE.number.load(Ordering::Relaxed) == self.0
@@ -78,12 +81,12 @@ impl Process {
 }
 
 impl Here {
-    /// That of the calling process, or 0 if nobody has asked here yet.
+    /// Returns the number of the calling process, or 0 before the first call.
     pub(super) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// What the kernel does in a child, where it cannot.
+    /// Wipes the data in a child on kernels that do not do it themselves.
     pub(super) fn forget(&self) {
         self.number.store(0, Ordering::Relaxed);
         self.agreed.store(0, Ordering::Relaxed);
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wiped_is_whole_pages_and_nobody_elses() {
+    fn wiped_data_fills_whole_pages() {
         let page = rustix::param::page_size();
         assert_eq!((size_of::<Here>() % page, (&raw const HERE).addr() % page), (0, 0));
     }

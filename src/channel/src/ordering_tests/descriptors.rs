@@ -1,4 +1,5 @@
-//! A place for a descriptor that goes from one thread's file to another's: the very file, over stand-ins.
+//! A descriptor entry that passes from one thread's file to another's. Compiles the same source file over modelled
+//! atomics.
 
 use super::Without::{Acquire, Release};
 use super::{Arc, needs_every_fence, thread};
@@ -16,7 +17,7 @@ mod atomic {
 
     use crate::ordering_tests::{PASSED, WITHOUT, Without};
 
-    /// Loom's, which can be left unordered.
+    /// Loom's atomic, whose ordering can be left out.
     #[derive(Debug)]
     pub(super) struct AtomicI32(pub(super) loom::sync::atomic::AtomicI32);
 
@@ -51,8 +52,8 @@ mod atomic {
         }
     }
 
-    /// A number that nobody may store while another one may read it: loom makes no relaxed load late, which processors do, but sees
-    /// when nothing keeps them from it.
+    /// A number that must not be stored while another thread may read it. Loom does not delay relaxed loads as
+    /// processors do, but it detects unordered access to a cell.
     #[derive(Debug, Default)]
     pub(super) struct AtomicU64 {
         value: Cell<u64>,
@@ -69,31 +70,31 @@ mod atomic {
     }
 }
 
-/// A file goes and another one comes: who goes sees the numbers of its own.
-fn place() {
-    let place = Arc::new(Descriptor {
+/// One file leaves the entry and another one takes it: the first sees its own numbers.
+fn entry() {
+    let entry = Arc::new(Descriptor {
         fd: atomic::AtomicI32(loom::sync::atomic::AtomicI32::new(FREE)),
         process: Default::default(),
         file: Default::default(),
     });
-    assert!(place.reserve(1, [1, 1]));
-    assert_eq!(place.inherited(2), Some(OPENING));
-    place.fill(3);
+    assert!(entry.reserve(1, [1, 1]));
+    assert_eq!(entry.inherited(2), Some(OPENING));
+    entry.fill(3);
     let goes = {
-        let place = place.clone();
-        thread::spawn(move || assert_eq!(place.take(3), Some([1, 1]), "another file's"))
+        let entry = entry.clone();
+        thread::spawn(move || assert_eq!(entry.take(3), Some([1, 1]), "another file's"))
     };
-    let comes = place.reserve(1, [2, 2]);
+    let comes = entry.reserve(1, [2, 2]);
     if comes {
-        place.fill(4);
+        entry.fill(4);
     }
     goes.join().unwrap();
-    assert_eq!(place.inherited(2), comes.then_some(4), "as a child sees it");
-    assert_eq!(place.inherited(1), None, "its own");
+    assert_eq!(entry.inherited(2), comes.then_some(4), "as a child sees it");
+    assert_eq!(entry.inherited(1), None, "its own");
 }
 
 #[test]
-fn a_place_is_another_files_once_it_was_read_and_needs_both_orders() {
-    // Those before are the first file's own.
-    needs_every_fence(u32::MAX, place, &[Release(2), Acquire(1)]);
+fn entry_is_reused_only_after_it_was_read() {
+    // The earlier ones are those of the first file alone.
+    needs_every_fence(u32::MAX, entry, &[Release(2), Acquire(1)]);
 }

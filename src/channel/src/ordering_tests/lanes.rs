@@ -1,4 +1,4 @@
-//! A lane and the publisher: two writers on two threads, one after the other as by a lock, and a reader that does not wait.
+//! A lane and the publisher: two writers on two threads, ordered as if by a lock, and a reader that does not wait.
 
 use super::Without::{self, Acquire, Release};
 use super::{Cell, Modelled, holds, needs_every_fence, thread, words};
@@ -19,7 +19,7 @@ fn write(record: &[Modelled], ticket: u64, value: u64) {
     seqlock::end(record, ticket);
 }
 
-/// Runs `first` on a thread of its own, and then `second` on another, which the one begins: that orders them as a lock does.
+/// Runs `first` on a thread, which then starts another that runs `second`: that orders them as a lock does.
 fn in_turn(first: impl FnOnce() + 'static, second: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         first();
@@ -44,7 +44,7 @@ fn slot_of_two_writers() {
 }
 
 #[test]
-fn a_slot_of_two_writers_is_never_torn_and_needs_every_fence_and_both_tickets() {
+fn slot_of_two_writers_is_never_torn() {
     needs_every_fence(
         2,
         slot_of_two_writers,
@@ -53,10 +53,10 @@ fn a_slot_of_two_writers_is_never_torn_and_needs_every_fence_and_both_tickets() 
     LANE_TICKET.set(PUBLISHER_TICKET);
     let mistaken = !holds(Without::Nothing, 2, slot_of_two_writers);
     LANE_TICKET.set(WRITERS + 1);
-    assert!(mistaken, "nobody misses the difference of the tickets");
+    assert!(mistaken, "the model holds with equal tickets");
 }
 
-/// A slot and the generation words of both writers: a reader that has seen both never needs to look again.
+/// A slot and the generation words of both writers: a reader that has seen both need not read the slot again.
 fn two_generations() {
     const GENERATIONS: usize = 2;
     let memory = words(GENERATIONS + 2);
@@ -88,14 +88,15 @@ fn two_generations() {
 }
 
 #[test]
-fn a_slot_is_seen_whoever_of_two_wrote_it_last() {
+fn last_write_of_a_slot_is_seen_from_either_writer() {
     needs_every_fence(u32::MAX, two_generations, &[Acquire(0)]);
 }
 
 const LANE: usize = 0;
 const PUBLISHER: usize = 1;
 
-/// Two counts of events. A reader looks at the lane's, the publisher's, and the lane's again: it sees no event without those before.
+/// Two counts of events. A reader reads the lane's, the publisher's, and the lane's again: it sees no event without
+/// those before it.
 fn three_looks(writers: [usize; 2]) {
     let counts = words(2);
     let [one, other] = writers.map(|writer| {
@@ -121,7 +122,7 @@ fn three_looks(writers: [usize; 2]) {
 
 #[test]
 fn no_event_is_seen_without_those_before_it() {
-    // The fence that is missed is the one between the later event and its count.
+    // The fence that is needed is the one between the later event and its count.
     needs_every_fence(u32::MAX, || three_looks([PUBLISHER, LANE]), &[Release(1), Acquire(0)]);
     needs_every_fence(u32::MAX, || three_looks([LANE, PUBLISHER]), &[Release(1), Acquire(1)]);
 }

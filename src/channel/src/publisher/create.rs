@@ -1,4 +1,4 @@
-//! How the file of a channel comes into being.
+//! Creates the file of a channel.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,28 +13,32 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 
 use super::Publisher;
+use crate::clock::Clock;
 use crate::error::CreateError;
 use crate::format::IDENTITY;
 use crate::map::{LockedFile, Map, Process, file_size_limit};
 use crate::options::Options;
 use crate::snapshot::Identity;
-use crate::stamp::Stamp;
 use crate::word::{Word, Words};
 use crate::writer::Writer;
-use crate::{identity, life, place, sweep};
+use crate::{directory, identity, life, sweep};
 
 impl Publisher {
-    /// Creates the channel: builds it under a temporary name and renames it once it is complete, so that nobody ever sees a part of it.
+    /// Creates the channel: builds it under a temporary name and renames it once it is complete, so that no reader ever
+    /// sees an incomplete file.
     ///
-    /// Also sweeps the directory of what dead publishers left behind, and where there is no room takes theirs.
+    /// Also removes old black boxes of dead publishers from the directory, and more of them if there is no space.
     ///
     /// # Errors
-    /// See [`CreateError`]. The caller works on without a channel.
+    /// See [`CreateError`]. The caller can continue without a channel.
     pub fn create(options: &Options) -> Result<Publisher, CreateError> {
-        let candidates = options.dir.clone().map_or_else(place::own_directories, |dir| vec![dir]);
+        let candidates = options
+            .dir
+            .clone()
+            .map_or_else(directory::own_directories, |dir| vec![dir]);
         let mut refused = Vec::new();
         for dir in candidates {
-            match place::open_own(&dir) {
+            match directory::open_own(&dir) {
                 Ok(handle) => {
                     sweep::sweep(&handle);
                     return Publisher::create_in(&dir, &handle, options);
@@ -46,7 +50,7 @@ impl Publisher {
     }
 
     fn create_in(dir: &Path, handle: &File, options: &Options) -> Result<Publisher, CreateError> {
-        let layout = options.layout_within(place::total(handle));
+        let layout = options.layout_within(directory::total(handle));
         let bytes = layout.bytes();
         let io_error = |doing, path: &Path| {
             let (dir, path) = (dir.to_owned(), path.to_owned());
@@ -55,9 +59,11 @@ impl Publisher {
                 false => CreateError::Io { doing, path, source },
             }
         };
-        let identity = identity::of_this_process(options.program.as_deref(), &options.job)
-            .map_err(io_error("read who we are from", Path::new("/proc/self")))?;
-        // Forks are watched from here on.
+        let identity = identity::of_this_process(options.program.as_deref(), &options.job).map_err(io_error(
+            "read the identity of this process from",
+            Path::new("/proc/self"),
+        ))?;
+        // From here on forked children are detected.
         let process = Process::current();
         let mut name = Name::next(&identity);
         let made = with_room(handle, || name.first_free(|name| Temporary::create(handle, name)));
@@ -87,13 +93,14 @@ impl Publisher {
             _lock: lock,
             path: dir.join(name.text()),
             strings: HashMap::new(),
-            stamp: Stamp::new(),
+            clock: Clock::new(),
         })
     }
 }
 
-/// The name of a channel: its process, and a number. Another copy of this library counts in the same names: in a library that the program
-/// loaded, or in the program that executed this one. And another pid namespace may have a process of our pid and start time.
+/// The name of a channel: its process, and a number. Another copy of this library in the process, or the program that
+/// executed this one, may use the same names. So may a process of another pid namespace with the same pid and start
+/// time.
 struct Name<'a> {
     identity: &'a Identity,
     number: u32,
@@ -110,10 +117,10 @@ impl<'a> Name<'a> {
 
     fn text(&self) -> String {
         let Identity { pid, start_time, .. } = self.identity;
-        format!("{pid}-{start_time}-{}{}", self.number, place::SUFFIX)
+        format!("{pid}-{start_time}-{}{}", self.number, directory::SUFFIX)
     }
 
-    /// Does something that needs the name to be free, going on to the next one until it is.
+    /// Tries names one after the other until `take` finds one that is free.
     fn first_free<T>(&mut self, mut take: impl FnMut(&str) -> io::Result<T>) -> io::Result<T> {
         loop {
             match take(&self.text()) {
@@ -126,20 +133,21 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Milliseconds until it is tried again where no black box is left: of programs that begin at the same time each may have taken a part of
-/// what is enough for one of them, and given it back.
+/// Milliseconds before each retry when no black box is left. Programs that start at the same time may each have taken a
+/// part of the space, which is enough for one of them, and released it again.
 const PAUSES: [u64; 4] = [1, 2, 4, 8];
 
-/// What room is made for at a time at least.
+/// Smallest part of a file that is allocated at a time, in bytes.
 const LEAST_PART: u64 = 64 << 10;
 
-/// Does what takes room in `dir`. While there is none black boxes go, those first that are worth least: who lives comes before them.
+/// Does something that takes space in `dir`. While there is none, removes black boxes, least valuable first: live
+/// channels have precedence.
 fn with_room<T>(dir: &File, mut take: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut pauses = PAUSES.into_iter();
     loop {
         match take() {
             Err(error) if lacks_room(&error) => {
-                if !sweep::remove_least(dir) {
+                if !sweep::remove_least_valuable(dir) {
                     let pause = pauses.next().ok_or(error)?;
                     thread::sleep(Duration::from_millis(pause));
                 }
@@ -149,8 +157,8 @@ fn with_room<T>(dir: &File, mut take: impl FnMut() -> io::Result<T>) -> io::Resu
     }
 }
 
-/// Has a file system keep `bytes` for a file. Older kernels give all of a call back that a signal interrupts: where a profiler sends one
-/// every millisecond a call for all of it would never be done, one for a part of it is.
+/// Allocates `bytes` of the file system for a file. Older kernels undo a whole call that a signal interrupts. If a
+/// profiler sends a signal every millisecond, one call for everything would never finish, but calls for parts of it do.
 fn take_room(file: &File, bytes: u64) -> io::Result<()> {
     let (mut taken, mut part) = (0, bytes);
     while taken < bytes {
@@ -164,17 +172,17 @@ fn take_room(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the file system is full, or what this user may have of it.
+/// Whether the file system or this user's quota is full.
 fn lacks_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a file system that says it is full has no room for one more file, whatever that holds.
+/// Whether a full file system has no free inode.
 fn lacks_inodes(dir: &File) -> bool {
     rustix::fs::fstatvfs(dir).is_ok_and(|there| there.f_files > 0 && there.f_ffree == 0)
 }
 
-/// A file beyond the process's limit on file sizes is refused by a signal, which ends a program that does not expect it.
+/// Checks the process's limit on file sizes. Exceeding it raises a signal that kills the program by default.
 fn check_file_size(bytes: u64) -> Result<(), CreateError> {
     match file_size_limit() {
         Some(limit) if limit < bytes => Err(CreateError::FileSizeLimit { bytes, limit }),
@@ -182,12 +190,12 @@ fn check_file_size(bytes: u64) -> Result<(), CreateError> {
     }
 }
 
-/// A file under its temporary name; removed again unless it was renamed.
+/// A file under its temporary name. It is removed on drop unless it was renamed.
 struct Temporary<'a> {
     dir: &'a File,
     name: OsString,
     file: File,
-    /// The name is free, and may be another copy's by now.
+    /// Whether the file was renamed. The temporary name is then free, and may be another file's by now.
     renamed: bool,
 }
 
@@ -195,7 +203,7 @@ impl<'a> Temporary<'a> {
     const FLAGS: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
     fn create(dir: &'a File, name: &str) -> io::Result<Temporary<'a>> {
-        let name = OsString::from(format!("{}{name}", place::TEMPORARY));
+        let name = OsString::from(format!("{}{name}", directory::TEMPORARY));
         let flags = Self::FLAGS | OFlags::CREATE | OFlags::EXCL;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::openat(dir.as_fd(), &name, flags, mode)?;
@@ -205,7 +213,8 @@ impl<'a> Temporary<'a> {
             file: above_stderr(file)?.into(),
             renamed: false,
         };
-        // The program's mask may have taken a part. If it cannot be given back the file cannot be opened again.
+        // The process's umask may have removed permissions. If they cannot be restored, the file cannot be opened
+        // again.
         let _ = rustix::fs::fchmod(&temporary.file, mode);
         Ok(temporary)
     }
@@ -215,7 +224,7 @@ impl<'a> Temporary<'a> {
         Ok(above_stderr(file)?.into())
     }
 
-    /// Gives the file its name, which must be free.
+    /// Renames the file to its final name, which must be free.
     fn publish(&mut self, name: &str) -> io::Result<()> {
         let dir = self.dir.as_fd();
         match rustix::fs::renameat_with(dir, &self.name, dir, name, RenameFlags::NOREPLACE) {
@@ -230,8 +239,8 @@ impl<'a> Temporary<'a> {
     }
 }
 
-/// The same file under a number that is none of stdin's, stdout's and stderr's: what a program that has closed those writes to them must not
-/// come here.
+/// Moves a descriptor above those of stdin, stdout and stderr: the output of a program that has closed these must not
+/// go into the channel.
 fn above_stderr(file: OwnedFd) -> io::Result<OwnedFd> {
     match file.as_raw_fd() {
         0..=2 => Ok(rustix::io::fcntl_dupfd_cloexec(&file, 3)?),

@@ -1,21 +1,22 @@
-//! How much of its file system a channel takes.
+//! Limits how much of its file system a channel takes.
 
 use crate::format::{LANES_MAX, words};
 use crate::layout::Layout;
 use crate::options::Options;
 
-/// What one channel takes of its file system at most, where it is to fit.
+/// A channel with [`Options::fit`] takes at most one part in this many of its file system.
 const PART: u64 = 16;
-/// Bytes of a table that is too small to halve it.
+/// Tables of at most this many bytes are not halved.
 const LITTLE: u64 = 64 << 10;
 
 impl Options {
-    /// Bytes of the file of such a channel. All of them are taken when it is made.
+    /// Returns the size in bytes of the file of such a channel. All of it is allocated at creation.
     pub fn file_len(&self) -> u64 {
         Layout::of(self).bytes()
     }
 
-    /// The same where [`fit`](Options::fit) is looked at, in a file system of `total` bytes; 0 is one without a limit.
+    /// Returns the size of the file in a file system of `total` bytes, taking [`fit`](Options::fit) into account; 0
+    /// means a file system without a limit.
     pub fn file_len_within(&self, total: u64) -> u64 {
         self.layout_within(total).bytes()
     }
@@ -27,9 +28,9 @@ impl Options {
         Layout::of(&smaller)
     }
 
-    /// Halves the table that takes most. False if that is too small.
+    /// Halves the largest table. Returns false if that is too small to be halved.
     fn halve_largest(&mut self) -> bool {
-        // Of equals the last: blocks are the truth, events what led to it.
+        // Of equally large tables the last one is halved: blocks matter more than events.
         let tables = [
             (words::SEGMENT, &mut self.segments),
             (words::BLOCK, &mut self.blocks),
@@ -58,7 +59,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_takes_most_gives_way_in_a_small_file_system() {
+    fn largest_table_shrinks_in_a_small_file_system() {
         let options = Options::default();
         for total in [0, 1 << 40, PART * options.file_len()] {
             assert_eq!(options.file_len_within(total), options.file_len());
@@ -67,7 +68,7 @@ mod tests {
         assert!(small.bytes() <= 4 * MIB);
         let counts = [small.blocks.count, small.segments.count, small.lane_events.count / 8];
         assert_eq!(counts, [16_384, 4_096, 2_048]);
-        // What somebody wants to have few of stays, and what is wanted of many things is as much as there is room for.
+        // Small tables keep their size, and the large one becomes as large as fits.
         let odd = Options {
             blocks: u32::MAX,
             segments: 3,
@@ -75,7 +76,7 @@ mod tests {
         };
         let odd = odd.layout_within(64 * MIB);
         assert!(odd.bytes() <= 4 * MIB && odd.blocks.count >= 8_192 && odd.segments.count == 3);
-        // What is left is too little to do without.
+        // The remaining tables are too small to be halved.
         let least = options.file_len_within(MIB);
         assert!((MIB / 8..MIB).contains(&least), "{least}");
         let exact = Options { fit: false, ..options };

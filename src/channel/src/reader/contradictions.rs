@@ -1,5 +1,5 @@
-//! Whether what a channel says of a device can be true. What is read while its writers go on need not be of one moment: nobody is accused
-//! of what only the reading of it may have made.
+//! Checks whether the figures of a device can be true. Figures that are read while their writers continue may be of
+//! different moments, so a contradiction is reported only if the reading cannot have caused it.
 
 use std::ops::ControlFlow;
 
@@ -8,12 +8,12 @@ use crate::error::ReadError;
 use crate::record::EventKind;
 use crate::snapshot::{DeviceMap, Snapshot};
 
-/// Readings in a row with figures that contradict themselves after which it does not matter that none was of one moment: who publishes on
-/// a lane without end would never be found out.
+/// Number of successive contradictory reads after which a contradiction is reported even if none of them was of one
+/// moment. Otherwise a publisher whose lane never pauses would never be reported.
 const DOUBTS: u8 = 3;
 
 impl Reader {
-    /// Notes which devices' figures contradict themselves.
+    /// Marks devices whose figures contradict themselves.
     pub(super) fn check_figures(&mut self, snapshot: &mut Snapshot) {
         self.doubts.resize(snapshot.devices.len(), 0);
         for (map, doubts) in snapshot.devices.iter_mut().zip(&mut self.doubts) {
@@ -23,7 +23,8 @@ impl Reader {
         }
     }
 
-    /// Notes which devices have more bytes in free blocks than are cached. `events`: how many there were before the blocks were read.
+    /// Marks devices with more bytes in free blocks than are cached. `events` is the number of events before the blocks
+    /// were read.
     pub(super) fn check_free(&mut self, snapshot: &mut Snapshot, events: u64) -> Result<(), ReadError> {
         let still = self.of_one_moment && snapshot.lagging_segments == 0 && snapshot.event_count == events;
         let suspect = |map: &DeviceMap| {
@@ -42,8 +43,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Bytes of each device that its writers may just be moving: an event comes first, its block and its figures follow one after the
-    /// other, and a block is free before the figures say so, or after. A writer that was stopped or killed there stays there.
+    /// Returns the bytes of each device that its writers may be moving right now. An event is published first, then its
+    /// block and its figures, so a block can be free before or after the figures say so. A writer that was stopped or
+    /// killed in between stays in that state.
     fn begun(&mut self, devices: usize) -> Result<Vec<u64>, ReadError> {
         let mut begun = vec![0u64; devices];
         for ring in 0..self.rings.len() {

@@ -1,4 +1,4 @@
-//! Events of one ring, read by copying what is new.
+//! Reads the events of one ring by copying the new ones.
 
 use std::ops::{ControlFlow, Range};
 
@@ -11,22 +11,22 @@ use crate::format::words;
 use crate::record::Event;
 use crate::seqlock;
 
-/// Events that are copied at a time.
+/// Number of events copied at a time.
 const AT_ONCE: u64 = 512;
 
-/// An event as it is stored.
+/// An event with its stored metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stored {
     pub(super) event: Event,
-    /// Whether what it does to the figures follows from it.
+    /// Whether its effect on the figures follows from the event.
     pub(super) follows: bool,
-    /// The number of the meeting of its writer with another that it came after.
+    /// The number of its writer's last meeting before it.
     pub(super) order: u32,
 }
 
 impl Reader {
-    /// Shows those of these events of a ring that it still holds, until `see` has seen enough and says so. Returns how many were lost.
-    /// The end of the range was read as the count of events.
+    /// Passes those events of a range that the ring still holds to `see`, until `see` breaks. Returns how many were
+    /// lost. The end of the range must come from the ring's count of events.
     pub(super) fn events_in(
         &mut self,
         ring: usize,
@@ -39,7 +39,7 @@ impl Reader {
         let mut lost = oldest.saturating_sub(events.start);
         let mut next = events.start.max(oldest);
         while next < head {
-            // Not beyond the end of the ring: the rest is at its start.
+            // Not beyond the end of the ring: the rest begins at its start.
             let to = head.min(next + AT_ONCE).min((next / count + 1) * count);
             if self.copy_events(ring, next..to, &mut lost, see)?.is_break() {
                 break;
@@ -49,8 +49,8 @@ impl Reader {
         Ok(lost)
     }
 
-    /// The figures of a device: those of a cell, and what the events of that cell's writer did since; and whether all of them could be
-    /// followed. `None` if these were overwritten meanwhile.
+    /// Returns the figures of a device from a cell and the later events of the cell's writer, and whether all of these
+    /// could be followed. Returns `None` if events were overwritten meanwhile.
     pub(super) fn follow_events(
         &mut self,
         ring: usize,
@@ -77,7 +77,7 @@ impl Reader {
         Ok((lost == 0).then_some((now, known)))
     }
 
-    /// Shows these events, whose records follow each other, and counts those that were lost.
+    /// Passes a contiguous range of records to `see`, and counts the lost ones.
     fn copy_events(
         &mut self,
         ring: usize,
@@ -90,8 +90,8 @@ impl Reader {
         self.copy
             .resize((events.end - events.start) as usize * section.stride, 0);
         self.copied.copy(first, &mut self.copy)?;
-        // After the copy. A writer touches the record of event n only once it has counted all before n: from this event on, no
-        // record was touched again before it was copied.
+        // Read after the copy. A writer begins the record of event n only after it has counted all events before n. So
+        // from this event on, no record was overwritten before it was copied.
         self.source.fence();
         let untouched = (self.published(ring)? + 1).saturating_sub(section.count as u64);
         for (index, record) in events.zip(self.copy.chunks_exact(section.stride)) {
@@ -100,7 +100,7 @@ impl Reader {
             let mut seq = Some(record[0]);
             data.copy_from_slice(&record[1..words::EVENT]);
             if index < untouched {
-                // The last but one may still be whole, which takes a second look at its sequence word. The others are gone.
+                // The record before it may still be whole; its sequence word is checked again. Older ones are gone.
                 seq = None;
                 if index + 1 == untouched {
                     let at = self.rings[ring].slot(index);
@@ -119,7 +119,7 @@ impl Reader {
                 continue;
             }
             let stored = Stored {
-                event: codec::to_event(lane, index, &data),
+                event: codec::decode_event(lane, index, &data),
                 follows: codec::follows(&data),
                 order: codec::order(&data),
             };

@@ -1,4 +1,4 @@
-//! The figures of devices: the publisher's cells, what the lanes count, and what the events since did to either.
+//! The figures of devices: the publisher's cells, the lanes' cells, and the events after either.
 
 use super::Reader;
 use crate::cells::{self, Cell};
@@ -7,23 +7,23 @@ use crate::format::{lane, words};
 use crate::snapshot::LaneView;
 use crate::stats::DeviceStats;
 
-/// Looks at figures that a writer in the middle of a change is worth.
+/// Most attempts to read figures while their writer is in the middle of a change.
 const ATTEMPTS: usize = 8;
-/// Looks at all of them for the sake of a moment in which no lane publishes. One takes a microsecond or two, about as long as what a busy
-/// thread does between two blocks.
+/// Most attempts to read all figures while no lane publishes. One attempt takes a microsecond or two, about as long as
+/// a busy thread works between two blocks.
 const MOMENTS: usize = 32;
 
-/// A lane as it was read last.
+/// The state of a lane when it was last read.
 pub(super) struct Lane {
     device: u8,
-    /// What it adds to the figures of its device, and the number of its events that this is after.
+    /// Its part of its device's figures, with the number of its events before them.
     part: Cell,
-    /// The words that move when it publishes, as they were before that was read in full.
+    /// The words that change when it publishes, read before the part was.
     read: Option<[u64; 3]>,
 }
 
 impl Lane {
-    /// A lane whose record says this.
+    /// Makes the state of a lane from the state word of its record.
     pub(super) fn new(state: u64) -> Lane {
         Lane {
             device: (state >> 8) as u8,
@@ -34,11 +34,12 @@ impl Lane {
 }
 
 impl Reader {
-    /// Reads the newest figures of every lane, and then those of the publisher, as often as it takes until no lane published
+    /// Reads the newest figures of every lane and then those of the publisher, and repeats this until no lane published
     /// meanwhile: then they are of one moment.
     ///
-    /// If that does not come, what a lane and the heap, or two lanes, hand each other meanwhile may be shown twice or not at all. The
-    /// publisher's come last because they have the peaks: these are then no older than what is to be below them.
+    /// If the attempts run out, a block that passes between a lane and the heap, or between two lanes, may be counted
+    /// twice or not at all. The publisher's figures are read last because they have the peaks, which must not be older
+    /// than the values below them.
     pub(super) fn refresh_figures(&mut self) -> Result<(), ReadError> {
         self.of_one_moment = false;
         for _ in 0..MOMENTS {
@@ -50,7 +51,7 @@ impl Reader {
             for device in 0..self.figures.len() {
                 (self.figures[device], _) = self.newest(0, device, self.figures[device])?;
             }
-            // A lane that was opened meanwhile may have published, too.
+            // A lane that was opened meanwhile may have published too.
             if self.lane_moves()? == before && self.lanes_opened()? == self.lanes.len() {
                 self.of_one_moment = true;
                 break;
@@ -77,8 +78,8 @@ impl Reader {
         Ok(())
     }
 
-    /// What moves when a lane publishes, of all of them: its events, and the numbers of its cells. These only grow, so an equal sum is
-    /// equal parts.
+    /// Returns the sum of the words that change when a lane publishes: its count of events and the sequence numbers of
+    /// its cells. These only grow, so equal sums mean equal words.
     fn lane_moves(&self) -> Result<u64, ReadError> {
         (0..self.lanes.len()).try_fold(0, |sum: u64, lane| {
             let cells = self.layout.lanes.record(lane).start + lane::CELLS;
@@ -91,8 +92,8 @@ impl Reader {
         })
     }
 
-    /// The newest figures of a device that a ring's writer tells, `old` if there are none that are newer; and whether that is all that
-    /// it tells.
+    /// Returns the newest figures of a device from a ring's writer, or `old` if there are no newer ones; and whether
+    /// they are complete.
     fn newest(&mut self, ring: usize, device: usize, old: Option<Cell>) -> Result<(Option<Cell>, bool), ReadError> {
         let mut newest = old;
         let mut tried = None;
@@ -106,7 +107,8 @@ impl Reader {
             if let Some((now, _)) = followed.filter(|(now, _)| newest.is_none_or(|old| now.events >= old.events)) {
                 newest = Some(now);
             }
-            // Else there is a newer cell, unless the writer is in the middle of a change, or made a mark and nothing since.
+            // Otherwise there is a newer cell, unless the writer is in the middle of a change, or made only a mark
+            // since.
             if whole || tried == Some(cell.seq) {
                 return Ok((newest, whole));
             }
@@ -115,7 +117,7 @@ impl Reader {
         Ok((newest, false))
     }
 
-    /// The newest cell of a ring's writer. That of a lane which wrote none yet is all zero.
+    /// Reads the newest cell of a ring's writer. A lane that has not written a cell yet has zeros.
     fn cell(&self, ring: usize, device: usize) -> Result<Option<Cell>, ReadError> {
         match ring.checked_sub(1) {
             None => {
@@ -129,7 +131,7 @@ impl Reader {
         }
     }
 
-    /// A device's figures, if its publisher published any.
+    /// Returns a device's figures, if its publisher has published any.
     pub(super) fn figures_of(&self, device: usize) -> Option<DeviceStats> {
         let mut stats = self.figures.get(device)?.as_ref()?.stats;
         let used = |lane: &&Lane| lane.part.seq > 0 || lane.part.events > 0;
@@ -145,7 +147,7 @@ impl Reader {
         Some(stats)
     }
 
-    /// The lanes, as they were read last.
+    /// Returns the lanes as they were last read.
     pub(super) fn view_lanes(&self) -> Result<Vec<LaneView>, ReadError> {
         let mut views = Vec::with_capacity(self.lanes.len());
         for (number, lane) in self.lanes.iter().enumerate() {

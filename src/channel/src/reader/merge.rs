@@ -1,15 +1,16 @@
-//! The events of all rings as one story.
+//! Merges the events of all rings into one sequence.
 //!
-//! Each ring has its events in order. Between rings only those are ordered that lie on two sides of a meeting: the publisher and a
-//! lane meet, and from then on both have a later time, or a higher number at the same time, than either had before. So a merge by
-//! time and number keeps to the order, of what it is given.
+//! Each ring has its events in order. Events of different rings are ordered only by meetings: after the publisher and a
+//! lane [meet](crate::Publisher::meet), both have a later time, or a higher number at the same time, than either had
+//! before. So a merge by time and number keeps the order of the events that it is given.
 //!
-//! It must not be given an event without those that came before it on other rings, which a later call would hand out too late. So
-//! the counts are read in turn: the lanes', the publisher's, and the lanes' again. Those that the first look saw, and the
-//! publisher's, are *sure*: whatever came before a lane's sure events was there when the publisher's count was read, and whatever
-//! came before any of these was there at the second look. What only that look saw is handed out if its number is no higher than one
-//! of a sure event: all that came before it has a lower number still, on the publisher's ring or, by way of it, on another lane's, and
-//! was there too. The rest waits for the next call, by when it is sure.
+//! The merge must not be given an event without the earlier events of other rings, which a later call would then return
+//! too late. So the counts are read three times: the lanes', the publisher's, and the lanes' again. The lanes' events
+//! counted first, and the publisher's events, are *sure*: everything before a lane's sure events was there when the
+//! publisher's count was read, and everything before the publisher's events was there when the lanes were counted
+//! again. An event that only the last count includes is returned if its number is no higher than that of a sure event:
+//! everything before it has a lower number, on the publisher's ring or through it on another lane's, and was counted
+//! too. The remaining events wait for the next call, at which they are sure.
 
 use std::ops::ControlFlow;
 
@@ -24,22 +25,23 @@ use crate::snapshot::Events;
 mod tests;
 
 impl Reader {
-    /// The events since the last call, by time. Those of the publisher and a lane of the same time are in the order in which they
-    /// happened, if either waited for the other in between ([`Publisher::meet`](crate::Publisher::meet)), and else the publisher's come
-    /// first. The first call returns what the rings still hold.
+    /// Returns the events since the last call, by time. Events of the publisher and a lane at the same time are in the
+    /// order in which they happened if the two met in between ([`Publisher::meet`](crate::Publisher::meet)); otherwise
+    /// the publisher's come first. The first call returns the events that the rings still hold.
     ///
     /// # Errors
-    /// When the file itself fails.
+    /// If the file cannot be read.
     pub fn events(&mut self) -> Result<Events, ReadError> {
         let mut events = Vec::new();
         let lost = self.each_event(|event| events.push(*event))?;
         Ok(Events { events, lost })
     }
 
-    /// Shows every event since the last call to `see`, in the same order, and returns how many were lost. For who wants few of many.
+    /// Passes every event since the last call to `see`, in the order of [`Reader::events`], and returns how many were
+    /// lost. For callers that need few of many events.
     ///
     /// # Errors
-    /// When the file itself fails.
+    /// If the file cannot be read.
     pub fn each_event(&mut self, see: impl FnMut(&Event)) -> Result<u64, ReadError> {
         self.look_at_lanes()?;
         self.look_at_own_ring()?;
@@ -47,7 +49,7 @@ impl Reader {
         self.hand_out(see)
     }
 
-    /// Shows what the three looks allow.
+    /// Passes on the events that the three counts allow.
     fn hand_out(&mut self, mut see: impl FnMut(&Event)) -> Result<u64, ReadError> {
         let lost = match self.rings[1..].iter().any(|ring| ring.next < ring.seen) {
             true => self.merged(&mut see)?,
@@ -87,7 +89,7 @@ impl Reader {
     }
 
     fn look_at_lanes_again(&mut self) -> Result<(), ReadError> {
-        // One that was opened since has published nothing that is sure.
+        // A lane that was opened since then has no sure events.
         self.find_lanes()?;
         for ring in 1..self.rings.len() {
             self.rings[ring].seen = self.published(ring)?.max(self.rings[ring].sure);
@@ -123,7 +125,7 @@ impl Reader {
         Ok(lost)
     }
 
-    /// When the last event happened: nanoseconds since 1970, as far as the file tells.
+    /// Returns the time of the last event in nanoseconds since 1970, if the file tells it.
     pub(crate) fn last_event_realtime(&mut self) -> Option<u64> {
         self.find_lanes().ok()?;
         for ring in 0..self.rings.len() {
@@ -134,7 +136,7 @@ impl Reader {
     }
 }
 
-/// The later of two numbers of meetings, which wrap.
+/// Returns the later of two numbers of meetings, which wrap around.
 fn later(a: Option<u32>, b: Option<u32>) -> Option<u32> {
     match (a, b) {
         (Some(a), Some(b)) => Some(if (b.wrapping_sub(a) as i32) > 0 { b } else { a }),
@@ -142,14 +144,14 @@ fn later(a: Option<u32>, b: Option<u32>) -> Option<u32> {
     }
 }
 
-/// Whether `a` comes before `b`, of two that are next on their rings.
+/// Whether `a` comes before `b`, if each is the next event of its ring.
 fn before(a: &Stored, b: &Stored) -> bool {
     let number = (a.order.wrapping_sub(b.order) as i32) < 0;
     a.event.time < b.event.time || (a.event.time == b.event.time && number)
 }
 
-/// Shows all of them, by time and number, each queue in its own order whatever its events say, and the first queue's first among
-/// equals.
+/// Passes on all events by time and number. Each queue keeps its own order whatever its events say, and equal events
+/// come from the first queue first.
 fn merge(queues: &[Vec<Stored>], mut see: impl FnMut(&Stored)) {
     let mut next: Vec<&[Stored]> = queues.iter().map(Vec::as_slice).collect();
     loop {

@@ -1,4 +1,4 @@
-//! How a channel is opened: all of its file is checked before anything in it is believed.
+//! Opens a channel: the whole layout is checked before anything in the file is trusted.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -13,32 +13,33 @@ use crate::found::{Access, Found};
 use crate::identity;
 use crate::layout::Layout;
 use crate::map::Map;
-use crate::mirror::Mirror;
+use crate::replica::Replica;
 use crate::snapshot::Life;
 use crate::source::Source;
 
 impl Found {
-    /// Opens it, if it still is the file that was found. In one of our own user's directories our own user's file is mapped; any other is
-    /// read with `pread`.
+    /// Opens the channel if it is still the file that was found. This user's files in this user's directories are
+    /// mapped; any other file is read with `pread`.
     ///
     /// # Errors
-    /// See [`OpenError`]. Nothing in the file is believed before it is checked.
+    /// See [`OpenError`]. Nothing in the file is trusted before it is checked.
     pub fn open(&self) -> Result<Reader, OpenError> {
         Reader::of_file(self.file()?, self.access)
     }
 }
 
 impl Reader {
-    /// Opens a channel file that is named by who may have it mapped if it is our own user's; as root, another user's is read with `pread`.
-    /// One that was [found](crate::discover()) is opened by [`Found::open`].
+    /// Opens a channel file whose path the caller trusts: it is mapped if it belongs to this user. As root, the files
+    /// of other users are read with `pread`. Files that were [found](crate::discover()) are opened with
+    /// [`Found::open`].
     ///
     /// # Errors
-    /// See [`OpenError`]. Nothing in the file is believed before it is checked.
+    /// See [`OpenError`]. Nothing in the file is trusted before it is checked.
     pub fn open(path: &Path) -> Result<Reader, OpenError> {
         Found::named(path)?.open()
     }
 
-    /// The same for a file that is open already.
+    /// Reads a channel from a file that is already open.
     pub(crate) fn of_file(file: File, access: Access) -> Result<Reader, OpenError> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -48,15 +49,16 @@ impl Reader {
         if metadata.uid() != us.as_raw() && !us.is_root() {
             return Err(OpenError::NotYours { uid: metadata.uid() });
         }
-        // One descriptor, however it is read: a program may have 1,024, and a machine hundreds of channels.
+        // One descriptor for both ways of reading: a program may have 1,024 descriptors, and a machine hundreds of
+        // channels.
         let file = Arc::new(file);
         let by_pread = Source::by_pread(file.clone());
         let read = |start: usize, out: &mut [u64]| by_pread.copy(start, out).map_err(|_| OpenError::NotAChannel);
         let mut head = [0; IDENTITY];
         read(0, &mut head)?;
         let layout = Layout::check(&head, metadata.len(), read)?;
-        // A publisher takes all of its file's memory at the start. A file with holes costs who made it nothing, and us as much as it says that
-        // it holds: another user's could be as large as a channel may be, and there could be thousands.
+        // A publisher allocates all of its file's memory at creation. A file with holes would cost its owner nothing,
+        // but cost this reader as much memory as it claims to hold; there could be thousands of such files.
         if metadata.blocks().saturating_mul(512) < layout.bytes() {
             return Err(OpenError::Malformed("parts of it were never written"));
         }
@@ -75,7 +77,7 @@ impl Reader {
             copied: by_pread,
             layout,
             life: Life::Alive,
-            mirror: Mirror::default(),
+            replica: Replica::default(),
             devices: Vec::new(),
             figures: Vec::new(),
             of_one_moment: false,

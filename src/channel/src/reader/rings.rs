@@ -6,21 +6,23 @@ use crate::error::ReadError;
 use crate::format::{Section, lane, live};
 use crate::layout::Layout;
 
-/// No writer gets here. Keeps what is computed from a count within bounds.
+/// A count that no writer reaches. It keeps values computed from a count within bounds.
 const COUNT_MAX: u64 = 1 << 60;
 
-/// A ring, and how far it was read.
+/// An event ring, and how far it was read.
 pub(super) struct Ring {
     pub(super) section: Section,
-    /// Number of the lane whose it is.
+    /// Number of the lane that owns it; `None` for the publisher's.
     pub(super) lane: Option<u8>,
-    /// The word that counts its events, and the most that it was seen to say.
+    /// The word that counts its events.
     counter: usize,
+    /// The highest count that was read.
     count: u64,
     /// Index of the next event to hand out.
     pub(super) next: u64,
-    /// Events that were there before the publisher's were looked at, and after that: see `merge.rs`.
+    /// Number of events counted before the publisher's count was read: see `merge.rs`.
     pub(super) sure: u64,
+    /// Number of events counted after it.
     pub(super) seen: u64,
 }
 
@@ -47,35 +49,35 @@ impl Ring {
         }
     }
 
-    /// The place of event number `index`.
+    /// Returns the slot of event number `index`.
     pub(super) fn slot(&self, index: u64) -> usize {
         (index % self.section.count as u64) as usize
     }
 }
 
 impl Reader {
-    /// Lanes that were opened so far.
+    /// Returns the number of lanes opened so far.
     pub(super) fn lanes_opened(&self) -> Result<usize, ReadError> {
         self.source.lanes(&self.layout.live, &self.layout.lanes)
     }
 
-    /// Opens the lanes that the publisher has opened since.
+    /// Adds the lanes that the publisher has opened since the last call.
     pub(super) fn find_lanes(&mut self) -> Result<(), ReadError> {
         for number in self.lanes.len()..self.lanes_opened()? {
             let state = self.source.load(self.layout.lanes.record(number).start + lane::STATE)?;
             self.lanes.push(Lane::new(state));
-            // No more lanes than a byte can number: the layout was checked.
+            // The layout was checked: a byte can number all lanes.
             self.rings.push(Ring::of_lane(&self.layout, number as u8));
         }
         Ok(())
     }
 
-    /// Events in a ring so far.
+    /// Returns the number of events published in a ring so far.
     pub(super) fn published(&self, ring: usize) -> Result<u64, ReadError> {
         Ok(self.source.load(self.rings[ring].counter)?.min(COUNT_MAX))
     }
 
-    /// Events in all of them. Never goes back.
+    /// Returns the number of events in all rings. Never goes back.
     pub(super) fn count_events(&mut self) -> Result<u64, ReadError> {
         let mut sum = 0u64;
         for ring in 0..self.rings.len() {

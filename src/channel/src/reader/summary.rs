@@ -1,4 +1,4 @@
-//! What a channel is, before it is read in full: for who has more of them than can be shown.
+//! Summary data of a channel that has not been read in full, for callers with more channels than they can show.
 
 use super::Reader;
 use crate::cells;
@@ -6,33 +6,33 @@ use crate::error::ReadError;
 use crate::format::{live, words};
 
 impl Reader {
-    /// Reads no more than the first so many devices from now on, whatever is published: of somebody who publishes to be a burden.
+    /// Limits reading to the first `most` devices, as a protection against hostile publishers.
     pub fn limit_devices(&mut self, most: usize) {
         self.devices_most = most;
     }
 
-    /// Devices that are published, read or not.
+    /// Returns the number of published devices, including those that are not read.
     ///
     /// # Errors
-    /// When the file itself fails.
+    /// If the file cannot be read.
     pub fn device_count(&self) -> Result<usize, ReadError> {
         Ok((self.live(live::DEVICES)? as usize).min(self.layout.devices.count))
     }
 
-    /// Bytes of the channel.
+    /// Returns the size of the channel in bytes.
     pub fn file_len(&self) -> u64 {
         self.layout.bytes()
     }
 
-    /// Whether a request failed on any device that is published, at the price of one copy of the figures: without the rest of the channel.
+    /// Whether a request has failed on any published device. Copies the figures once, and nothing else of the channel.
     ///
     /// # Errors
-    /// When the file itself fails.
+    /// If the file cannot be read.
     pub fn ran_out_of_memory(&self) -> Result<bool, ReadError> {
         let stats = &self.layout.stats;
         let mut figures = vec![0; self.device_count()? * stats.stride];
         self.copied.copy(stats.start, &mut figures)?;
-        // The count only grows, and a word is read whole: a cell in the middle of a change tells it as well.
+        // The count only grows, and a word is read atomically, so even a cell in the middle of a change is valid here.
         let cells = figures.chunks_exact(stats.stride).flat_map(|cells| {
             let (cells, _) = cells[..words::STATS].as_chunks::<{ words::STATS_CELL }>();
             cells.iter()

@@ -3,16 +3,16 @@ use std::collections::HashSet;
 use super::*;
 
 #[test]
-fn the_numbers_of_kinds_are_their_own() {
+fn kind_numbers_are_distinct() {
     let kinds: HashSet<u64> = SECTIONS.iter().map(|row| row.kind).collect();
     assert_eq!(kinds.len(), SECTIONS.len());
-    assert!(!kinds.contains(&0), "a zeroed entry is no section");
-    // The writer counts on it.
+    assert!(!kinds.contains(&0), "a zeroed entry is not a section");
+    // The writer relies on it.
     assert_eq!(SECTIONS.last().map(|row| row.kind), Some(5));
 }
 
 #[test]
-fn every_row_has_a_field_of_its_own() {
+fn every_row_has_its_own_field() {
     let mut layout = Layout::default();
     for (n, row) in SECTIONS.iter().enumerate() {
         (row.place)(&mut layout).count = n + 1;
@@ -22,7 +22,7 @@ fn every_row_has_a_field_of_its_own() {
 }
 
 #[test]
-fn sections_lie_one_behind_the_other_whatever_is_asked_for() {
+fn sections_are_contiguous_for_any_options() {
     let few = Options {
         blocks: 0,
         segments: 0,

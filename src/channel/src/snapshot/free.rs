@@ -1,31 +1,33 @@
-//! Sums over free blocks that follow every change of one.
+//! Sums over free blocks, updated incrementally.
 
 use crate::record::{Block, BlockState};
 
-/// Blocks on each side that a replacement looks at to find out what joins what. Beyond that everything is counted anew.
+/// Blocks on each side that a replacement examines to find the free blocks it merges with. If there are more, the sums
+/// are recomputed.
 const NEAR: usize = 64;
 
-/// Sums over free blocks, as they are once what is set aside ([`BlockState::Quick`]) has joined its neighbours.
+/// Sums over free blocks, as if the blocks set aside ([`BlockState::Quick`]) were merged with their neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeSums {
-    /// Bytes.
+    /// Bytes in all.
     pub bytes: u64,
-    /// Bytes of the largest.
+    /// Bytes of the largest free block.
     pub largest: u64,
-    /// How many are as large.
+    /// Number of free blocks of that size.
     pub as_large: u64,
-    /// Number.
+    /// Number of free blocks.
     pub count: u64,
 }
 
-/// Whether a block is free, set aside or not.
+/// Whether a block is free, including blocks set aside.
 #[inline(always)]
 fn is_free(block: &Block) -> bool {
     matches!(block.state, BlockState::Free | BlockState::Quick)
 }
 
-/// Whether two blocks in the order of addresses are free and become one. What could join by itself has: two that are set aside neither of
-/// them are of two streams, one of which has ended and left the other its name.
+/// Whether two adjacent blocks are free and will be merged. At least one must be set aside: two ordinary free blocks
+/// would already be merged if they could be. They belong to two streams, one of which has ended and passed its number
+/// to the other.
 #[inline(always)]
 pub(super) fn join(left: &Block, right: &Block) -> bool {
     is_free(left)
@@ -35,8 +37,8 @@ pub(super) fn join(left: &Block, right: &Block) -> bool {
         && left.addr.checked_add(left.size) == Some(right.addr)
 }
 
-/// Bytes of the free blocks at the beginning of `blocks`, in the order they are in, that join `block` and each other. `None`: too
-/// many.
+/// Returns the bytes of the free blocks at the beginning of `blocks` that merge with `block` and each other. Returns
+/// `None` if there are too many.
 #[inline]
 fn joining<'a>(
     mut block: &'a Block,
@@ -57,22 +59,22 @@ fn joining<'a>(
     Some(bytes)
 }
 
-/// Bytes of each free block among `blocks`, which are in the order of their addresses, once what is set aside has joined its
-/// neighbours.
+/// Iterates over the bytes of each free block of `blocks`, which are in address order, as if the blocks set aside were
+/// merged with their neighbours.
 pub fn free_sizes(blocks: &[Block]) -> impl Iterator<Item = u64> {
     let runs = blocks.chunk_by(join).filter(|run| run.first().is_some_and(is_free));
     runs.map(|run| run.iter().fold(0u64, |bytes, block| bytes.saturating_add(block.size)))
 }
 
 impl FreeSums {
-    /// Sums up the free ones among `blocks`, which are in the order of their addresses.
+    /// Sums up the free blocks of `blocks`, which are in address order.
     pub fn of(blocks: &[Block]) -> FreeSums {
         let mut sums = FreeSums::default();
         free_sizes(blocks).for_each(|bytes| sums.add(bytes));
         sums
     }
 
-    /// Both together.
+    /// Returns the sums of both.
     #[must_use]
     pub fn and(self, other: FreeSums) -> FreeSums {
         let largest = self.largest.max(other.largest);
@@ -95,7 +97,7 @@ impl FreeSums {
         self.as_large += u64::from(bytes == self.largest);
     }
 
-    /// Without one as large as the largest (`as_large` is 0) `largest` is too much.
+    /// Removes a free block. If `as_large` becomes 0, `largest` is too large and must be recomputed.
     #[inline]
     fn remove(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -103,7 +105,8 @@ impl FreeSums {
         self.as_large = self.as_large.saturating_sub(u64::from(bytes == self.largest));
     }
 
-    /// Counts block `at` in, or out if not `more`, with what it joins. `false`: that is too many.
+    /// Adds block `at`, or removes it if not `more`, with the blocks it merges with. Returns false if these are too
+    /// many.
     #[inline]
     pub(super) fn count(&mut self, blocks: &[Block], at: usize, more: bool) -> bool {
         let (before, [block, after @ ..]) = blocks.split_at(at) else {

@@ -2,7 +2,7 @@ use super::free::join;
 use super::*;
 use crate::record::BlockState;
 
-/// Whatever blocks are freed and taken, and in whatever order: the sums are those of counting everything anew.
+/// Whatever blocks are freed and allocated, in whatever order, the sums equal a full recount.
 #[test]
 fn sums_follow_every_replacement() {
     let mut seed = 7u64;
@@ -17,7 +17,7 @@ fn sums_follow_every_replacement() {
         BlockState::Allocated,
     ];
     for round in 0..400 {
-        // Some are longer than what a replacement looks at.
+        // Some runs are longer than what a replacement examines.
         let most = if round % 8 == 0 { 300 } else { 8 };
         let taken = if round % 16 == 0 { 3 } else { 4 };
         let mut addr = 0;

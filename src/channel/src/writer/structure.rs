@@ -1,4 +1,4 @@
-//! Changes of structure: what is stored of a segment and its blocks, bracketed by the segment's sequence word.
+//! Changes of structure: stores to a segment and its blocks, bracketed by the segment's sequence word.
 
 use std::sync::atomic::AtomicU64;
 
@@ -12,27 +12,27 @@ use crate::record::{BlockState, Segment};
 use crate::seqlock;
 use crate::word::{Word, Words};
 
-/// The blocks of a segment while its structure changes: no reader believes them before this is dropped.
+/// A change of a segment's structure in progress. Readers do not accept the segment's blocks until this is dropped.
 ///
-/// What becomes of a block is stored as soon as it is told. So who looks it up just before has nothing of it in memory in between.
+/// Each block is stored at once, so that the caller can look it up just before and need not keep a copy.
 #[derive(Debug)]
 pub struct Structure<'a, W: Word = AtomicU64> {
     words: &'a [W],
     layout: &'a Layout,
     slots: &'a Slots,
-    /// The segment's record, if its word brackets this, and the number of this change.
+    /// The segment's record, if its sequence word brackets this change, and the ticket of the change.
     bracket: Option<(&'a [W; LINE], u64)>,
     ticket: u64,
-    /// The writer's, for when this ends.
+    /// The writer's ticket, updated at the end.
     writer_ticket: &'a mut u64,
     used: &'a mut usize,
     time: u64,
-    /// The table had slots for all blocks so far.
+    /// Whether the table had slots for all blocks so far.
     whole: bool,
 }
 
 impl<W: Word> Structure<'_, W> {
-    /// A block that changed or came. `next` is the slot of the block behind it in the segment.
+    /// Publishes a new or changed block. `next` is the slot of the next block in the segment.
     #[inline(always)]
     pub fn block(&mut self, slot: u32, state: BlockState, block: &impl Facts, next: Option<u32>) {
         self.ticket += WRITERS;
@@ -46,7 +46,7 @@ impl<W: Word> Structure<'_, W> {
         }
     }
 
-    /// A block that another one took in.
+    /// Removes a block that was merged into another.
     #[inline(always)]
     pub fn gone(&mut self, slot: u32) {
         self.ticket += WRITERS;
@@ -78,7 +78,7 @@ impl<M: Words> Writer<M> {
         !self.open_segments.is_empty() && self.open_segments.iter().any(|open| open.0 == segment)
     }
 
-    /// Opens a segment for a change of structure: until [`Writer::segment_end`] no reader believes its blocks.
+    /// Opens a segment for a change of structure: until [`Writer::segment_end`] readers do not accept its blocks.
     #[inline]
     pub(crate) fn segment_begin(&mut self, slot: u32) {
         let index = slot as usize;
@@ -94,18 +94,18 @@ impl<M: Words> Writer<M> {
         self.open_segments.push((slot, self.ticket));
     }
 
-    /// Closes it again with its new record and the slot of its first block; `None` empties the slot.
+    /// Ends the change with the segment's new record and the slot of its first block; `None` empties the slot.
     #[inline]
     pub(crate) fn segment_end(&mut self, slot: u32, segment: Option<(&Segment, Option<u32>)>) {
         let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) else {
             return;
         };
         let (_, ticket) = self.open_segments.swap_remove(at);
-        // What changes a segment changes figures, too.
-        self.leave_nothing();
+        // A change of a segment also changes figures.
+        self.stop_deferring();
         let record = &self.memory.words()[self.layout.segments.record(slot as usize)];
         let data = segment.map_or([0; codec::SEGMENT_DATA], |(s, first)| {
-            codec::segment(s, first.unwrap_or(NO_SLOT))
+            codec::encode_segment(s, first.unwrap_or(NO_SLOT))
         });
         for (word, value) in record[1..].iter().zip(data) {
             word.put(value);
@@ -113,7 +113,7 @@ impl<M: Words> Writer<M> {
         seqlock::end(record, ticket);
     }
 
-    /// Closes it again with the record it had.
+    /// Ends the change and keeps the record.
     #[inline]
     pub(crate) fn segment_close(&mut self, slot: u32) {
         if let Some(at) = self.open_segments.iter().position(|open| open.0 == slot) {
@@ -122,16 +122,17 @@ impl<M: Words> Writer<M> {
         }
     }
 
-    /// Whether the table of blocks has a slot.
+    /// Whether the block table has this slot.
     pub(crate) fn has_slot(&self, slot: u32) -> bool {
         (slot as usize) < self.slots.count
     }
 
-    /// [`Writer::segment_begin`] for blocks of this `time`, and [`Writer::segment_close`] at its end. `None` in a forked child.
+    /// Does [`Writer::segment_begin`] for blocks of this `time`, and [`Writer::segment_close`] when the returned value
+    /// is dropped. Returns `None` in a forked child.
     #[inline(always)]
     pub(crate) fn structure(&mut self, segment: u32, time: u64) -> Option<Structure<'_, M::W>> {
         let words = self.memory.here()?;
-        // A segment that somebody has open already stays so; one that was never shown has no list to be read.
+        // A segment that is already open stays open. One that was never published has no list to be read.
         let bracket = if (segment as usize) < self.used_segments && !self.is_open(segment) {
             put::bracket(words, &self.slots, segment as usize)
         } else {

@@ -1,4 +1,4 @@
-//! Files that lie: a reader may refuse them or show less, but never crash, hang, or show what cannot be.
+//! Hostile files: a reader may refuse them or show less, but must never crash, hang, or show impossible values.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -12,7 +12,7 @@ use gpumem_channel::{
 
 use crate::common::{Heap, Random, campaign, channel_dir, options};
 
-/// A real channel's bytes.
+/// Returns the bytes of a real channel.
 fn real(dir: &Path) -> Vec<u8> {
     let mut publisher = Publisher::create(&options(dir)).unwrap();
     publisher.set_device(
@@ -40,7 +40,7 @@ fn real(dir: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Something on a lane, which is then closed.
+/// Publishes some data on a lane, and closes the lane.
 fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
     let mut lane = publisher.lane(0, stream).unwrap();
     for _ in 0..40 {
@@ -51,7 +51,7 @@ fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
             ..Block::default()
         };
         let (slot, next, split) = (4000, None, Split::NO);
-        let told = lane.operation(&Operation {
+        let published = lane.operation(&Operation {
             kind,
             slot,
             state: block.state,
@@ -59,14 +59,14 @@ fn publish_on_lane(publisher: &mut Publisher, stream: u64) {
             next,
             split,
         });
-        if told.figures_due {
+        if published.figures_due {
             lane.figures(&LaneFigures::default());
         }
         publisher.meet(&mut lane);
     }
 }
 
-/// What holds for anything a reader returns, however much the file lies.
+/// Checks what must hold for every snapshot, however hostile the file is.
 fn assert_sane(snapshot: &Snapshot) {
     for device in &snapshot.devices {
         let mut after = 0;
@@ -82,14 +82,14 @@ fn assert_sane(snapshot: &Snapshot) {
             assert!(at <= after && (!map.complete || at == after));
         }
     }
-    assert!(snapshot.lanes.len() <= 3, "more lanes than there is room for");
+    assert!(snapshot.lanes.len() <= 3, "more lanes than the file has");
     for string in snapshot.strings.iter() {
         assert!(!string.chars().any(char::is_control));
     }
     assert!(!snapshot.identity.program.chars().any(char::is_control));
 }
 
-/// Opens and reads `bytes` as a channel, twice, within a time no user would notice.
+/// Opens and reads `bytes` as a channel, twice, within a time that no user would notice.
 fn read(path: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(path, bytes).unwrap();
     let start = Instant::now();
@@ -140,7 +140,7 @@ fn no_bit_flip_does_harm() {
     let dir = channel_dir();
     let bytes = real(dir.path());
     let path = dir.path().join("flipped");
-    assert_eq!(read(&path, &bytes), Ok(()), "untouched it reads");
+    assert_eq!(read(&path, &bytes), Ok(()), "the unchanged file is read");
     let mut random = Random(99);
     // Bits of the header and the table of contents, all of them in the full campaign, and random ones everywhere.
     let head = 8 * 8 * (64 + 4 * SECTIONS as u64);
@@ -156,7 +156,7 @@ fn no_bit_flip_does_harm() {
 }
 
 #[test]
-fn hostile_words_everywhere_do_no_harm() {
+fn hostile_words_do_no_harm() {
     let dir = channel_dir();
     let bytes = real(dir.path());
     let path = dir.path().join("words");
@@ -203,9 +203,9 @@ fn truncated_files_are_refused() {
     ));
 }
 
-/// Gigabytes of tables cost nobody anything in a file with holes, but whoever reads them.
+/// Gigabytes of tables cost nothing in a file with holes, except for its reader.
 #[test]
-fn a_file_with_holes_is_refused() {
+fn file_with_holes_is_refused() {
     let dir = channel_dir();
     let path = dir.path().join("sparse");
     let mut bytes = real(dir.path());
@@ -224,7 +224,7 @@ fn a_file_with_holes_is_refused() {
 }
 
 #[test]
-fn a_file_cut_while_it_is_open_is_an_error_not_a_crash() {
+fn truncating_an_open_file_is_an_error_not_a_crash() {
     let dir = channel_dir();
     let path = dir.path().join("cut");
     std::fs::write(&path, real(dir.path())).unwrap();
@@ -235,7 +235,7 @@ fn a_file_cut_while_it_is_open_is_an_error_not_a_crash() {
 }
 
 #[test]
-fn what_is_no_channel_is_refused_without_waiting() {
+fn other_files_are_refused_without_blocking() {
     let dir = channel_dir();
     let other = |name: &str| dir.path().join(name);
     std::fs::write(other("text"), "hello\n".repeat(10_000)).unwrap();
@@ -259,7 +259,7 @@ fn what_is_no_channel_is_refused_without_waiting() {
 }
 
 #[test]
-fn a_newer_format_says_what_to_do() {
+fn newer_format_error_says_what_to_do() {
     let dir = channel_dir();
     let mut bytes = real(dir.path());
     set_word(&mut bytes, 1, 9);
@@ -278,10 +278,11 @@ fn a_newer_format_says_what_to_do() {
 }
 
 #[test]
-fn unknown_sections_longer_records_and_unknown_states_are_read() {
+fn unknown_sections_and_states_are_tolerated() {
     let dir = channel_dir();
     let mut bytes = real(dir.path());
-    // An entry of an unknown kind that points at nothing: the string section's, renamed, would be missed; so append one.
+    // Appends an entry of an unknown kind. Renaming the entry of the string section instead would make that section
+    // missing.
     let (_, start, stride, _) = *sections(&bytes).iter().find(|s| s.0 == BLOCKS).unwrap();
     let state = |bytes: &[u8], slot: usize| bytes[start + slot * stride + 5 * 8];
     let slot = (0..100).find(|&slot| state(&bytes, slot) == 2).unwrap();
@@ -293,11 +294,11 @@ fn unknown_sections_longer_records_and_unknown_states_are_read() {
         .blocks()
         .filter(|b| b.state == BlockState::Unknown(77))
         .count();
-    assert_eq!(unknown, 1, "a state newer than the reader is kept as unknown");
+    assert_eq!(unknown, 1, "an unknown state is kept as unknown");
 }
 
 #[test]
-fn endless_and_crossed_lists_end() {
+fn endless_and_crossed_lists_terminate() {
     let dir = channel_dir();
     let bytes = real(dir.path());
     let (_, start, stride, count) = *sections(&bytes).iter().find(|s| s.0 == BLOCKS).unwrap();
@@ -312,16 +313,16 @@ fn endless_and_crossed_lists_end() {
         assert_eq!(read(&path, &bent), Ok(()));
         let snapshot = Reader::open(&path).unwrap().refresh().unwrap();
         let broken = snapshot.devices[0].segments.iter().filter(|m| !m.complete).count();
-        assert!(broken > 0, "lists that lead nowhere are said to be incomplete");
+        assert!(broken > 0, "broken lists are reported as incomplete");
         assert!(
             snapshot.devices[0].blocks().count() > 100,
-            "what is known is shown all the same"
+            "the known blocks are still shown"
         );
     }
 }
 
 #[test]
-fn a_publisher_that_scribbles_while_we_read_does_no_harm() {
+fn concurrent_corruption_does_no_harm() {
     let dir = channel_dir();
     let bytes = real(dir.path());
     let path = dir.path().join("scribbled");

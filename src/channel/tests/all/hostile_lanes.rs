@@ -1,4 +1,4 @@
-//! Lanes that lie.
+//! Hostile lanes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,14 +7,15 @@ use gpumem_channel::{DeviceStats, Event, EventKind, LaneFigures, OpenError, Opti
 
 use crate::common::{Count, channel_dir, operate, options, publisher_with};
 
-/// Kinds of sections.
+/// Numbers of section kinds.
 const LIVE: u64 = 1;
 const EVENTS: u64 = 7;
 const LANES: u64 = 10;
 const GENERATIONS: u64 = 11;
 const LANE_EVENTS: u64 = 12;
 
-/// A channel of a device and two lanes, with the figures of one event each. The rest of the events make the rings go round.
+/// Makes a channel with a device and two lanes, whose figures are those of one event each. The other events wrap the
+/// rings around.
 fn real(dir: &Path, lanes: u32) -> Vec<u64> {
     let options = Options { lanes, ..options(dir) };
     let mut publisher = publisher_with(&options);
@@ -38,14 +39,14 @@ fn real(dir: &Path, lanes: u32) -> Vec<u64> {
     words.collect()
 }
 
-/// Where the table of contents has a section: kind, offset, stride and count, version.
+/// Returns the word at which the table of contents has the entry of a section: kind, offset, stride and count, version.
 fn entry(words: &[u64], kind: u64) -> usize {
     let toc = words[4] as usize / 8;
     let entries = (toc..).step_by(4).take(words[5] as usize);
     entries.into_iter().find(|&at| words[at] == kind).unwrap()
 }
 
-/// The first word of a section.
+/// Returns the first word of a section.
 fn start(words: &[u64], kind: u64) -> usize {
     words[entry(words, kind) + 1] as usize / 8
 }
@@ -74,7 +75,7 @@ fn held(snapshot: &Snapshot) -> u64 {
 }
 
 #[test]
-fn sections_that_do_not_fit_each_other_are_refused() {
+fn sections_of_mismatched_sizes_are_refused() {
     let dir = channel_dir();
     let real = real(dir.path(), 3);
     let (snapshot, lost) = read(dir.path(), &real).unwrap();
@@ -99,35 +100,35 @@ fn sections_that_do_not_fit_each_other_are_refused() {
     }
     let mut bent = real.clone();
     let at = entry(&bent, GENERATIONS) + 2;
-    // One word a row.
+    // One word per lane.
     bent[at] = 3 << 32 | 8;
     assert!(matches!(read(dir.path(), &bent), Err(OpenError::Malformed(_))));
 }
 
 #[test]
-fn what_a_lane_claims_stays_within_its_channel() {
+fn claims_of_a_lane_are_bounded_by_its_channel() {
     let dir = channel_dir();
     let real = real(dir.path(), 3);
     let (live, lane) = (start(&real, LIVE), start(&real, LANES));
-    // As many lanes as a word can say: there are three.
+    // The largest possible number of lanes; the file has three.
     let mut bent = real.clone();
     bent[live + 8] = u64::MAX;
     assert_eq!(read(dir.path(), &bent).unwrap().0.lanes.len(), 3);
-    // A device that the channel does not have: no device's figures are the lane's.
+    // A device that the channel does not have: the lane's figures are added to no device.
     for device in [1, 200] {
         let mut bent = real.clone();
         bent[lane + 1] = 1 | device << 8;
         let (snapshot, _) = read(dir.path(), &bent).unwrap();
         assert_eq!((snapshot.lanes[0].device, held(&snapshot)), (device as u8, 5));
     }
-    // More events than ever were.
+    // More events than were published.
     for count in [101, 1 << 40, u64::MAX] {
         let mut bent = real.clone();
         bent[lane] = count;
         let (snapshot, lost) = read(dir.path(), &bent).unwrap();
         assert!(lost > 36 && snapshot.event_count > 101);
     }
-    // Figures of which the sum does not fit a word.
+    // Figures whose sum overflows a word.
     let mut bent = real.clone();
     for word in &mut bent[lane + 18..lane + 40] {
         *word = u64::MAX;
@@ -137,12 +138,12 @@ fn what_a_lane_claims_stays_within_its_channel() {
 }
 
 #[test]
-fn a_file_of_the_first_format_has_no_lanes() {
+fn file_of_format_1_has_no_lanes() {
     let dir = channel_dir();
     let mut old = real(dir.path(), 0);
     (old[1], old[2]) = (1, 1);
     set_count(&mut old, LIVE, 8);
-    // Sections that it did not have, unknown to everybody.
+    // Sections that format 1 did not have, given unknown kinds.
     for kind in [LANES, GENERATIONS, LANE_EVENTS] {
         let at = entry(&old, kind);
         old[at] = 99;

@@ -1,15 +1,15 @@
-//! Signals that come all the time, as under a sampling profiler.
+//! Frequent signals, as under a sampling profiler.
 
 use std::os::unix::fs::MetadataExt;
 
 use gpumem_channel::{Options, Publisher};
 
-use crate::common::{channel_dir, interrupt_room_beyond};
+use crate::common::{channel_dir, interrupt_allocations_beyond};
 
 const MOST: u32 = 1 << 20;
 
 #[test]
-fn room_is_made_for_a_channel_between_signals() {
+fn channel_is_allocated_between_signals() {
     let dir = channel_dir();
     let options = Options {
         dir: Some(dir.path().to_owned()),
@@ -19,12 +19,12 @@ fn room_is_made_for_a_channel_between_signals() {
     assert!(options.file_len() > 8 * u64::from(MOST));
     let publisher = std::thread::scope(|scope| {
         let create = || {
-            interrupt_room_beyond(MOST);
+            interrupt_allocations_beyond(MOST);
             Publisher::create(&options)
         };
         scope.spawn(create).join().unwrap().unwrap()
     });
     let file = publisher.path().metadata().unwrap();
     assert_eq!(file.len(), options.file_len());
-    assert!(file.blocks() * 512 >= file.len(), "all of it is there");
+    assert!(file.blocks() * 512 >= file.len(), "all of it is allocated");
 }

@@ -1,4 +1,4 @@
-//! Lanes: what others publish beside the publisher comes out as one channel.
+//! Lanes: data published beside the publisher appears as part of one channel.
 
 use gpumem_channel::{
     Block, BlockState, DeviceStats, Event, EventKind, Lane, LaneFigures, Operation, PoolId, Publisher, Reader, Segment,
@@ -9,7 +9,7 @@ use crate::common::{Count, channel_dir, operate, options, publisher};
 
 const SIZE: u64 = 4096;
 const REQUESTED: u64 = 4000;
-/// Blocks of the one segment.
+/// Number of blocks of the only segment.
 const BLOCKS: u32 = 8;
 
 fn block(slot: u32, state: BlockState) -> Block {
@@ -47,7 +47,7 @@ fn segment(publisher: &mut Publisher) {
     publisher.segment_end(0, Some((&segment, Some(0))));
 }
 
-/// A lane and what it counts.
+/// A lane and its figures.
 struct Counted {
     lane: Lane,
     figures: LaneFigures,
@@ -83,14 +83,14 @@ impl Counted {
             next: next(slot),
             split: Split::NO,
         };
-        // Of a block that is in its slot either says the same.
-        let told = if slot.is_multiple_of(2) {
+        // For a block that is already in its slot, both calls publish the same.
+        let published = if slot.is_multiple_of(2) {
             self.lane.operation(&operation)
         } else {
             self.lane.operation_again(&operation)
         };
-        assert!(told.stored);
-        if told.figures_due {
+        assert!(published.stored);
+        if published.figures_due {
             self.lane.figures(&self.figures);
         }
     }
@@ -105,7 +105,7 @@ fn mark(size: u64) -> Event {
 }
 
 #[test]
-fn what_a_lane_does_is_shown_beside_what_the_publisher_does() {
+fn lane_and_publisher_are_shown_together() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     segment(&mut publisher);
@@ -119,12 +119,12 @@ fn what_a_lane_does_is_shown_beside_what_the_publisher_does() {
     let mut reader = Reader::open(publisher.path()).unwrap();
     assert_eq!(reader.refresh().unwrap().devices[0].stats, Some(stats));
     if rustix::process::geteuid().is_root() {
-        // Another user's is not mapped but read.
+        // Another user's file is read instead of mapped.
         std::os::unix::fs::chown(publisher.path(), Some(12_345), None).unwrap();
     }
     let mut other = Reader::open(publisher.path()).unwrap();
     let mut lanes = [Counted::open(&mut publisher, 7), Counted::open(&mut publisher, 8)];
-    // More than are left to events between two cells, on either side of one.
+    // More events than can be deferred between two cells, on either side of a cell.
     for n in 0..40u32 {
         let slot = n % BLOCKS;
         lanes[n as usize % 2].operate(slot, BlockState::Allocated);
@@ -142,7 +142,7 @@ fn what_a_lane_does_is_shown_beside_what_the_publisher_does() {
         assert_eq!(shown.small.active, shown.small.allocation);
         let bytes = &shown.small.allocated_bytes;
         assert_eq!((bytes.current, bytes.peak), (held * SIZE, held * SIZE));
-        assert_eq!(shown.all_peaks[3], held * SIZE, "no peak is below what is there");
+        assert_eq!(shown.all_peaks[3], held * SIZE, "no peak is below its current value");
         assert_eq!(shown.small.reserved_bytes, stats.small.reserved_bytes);
         let map = &snapshot.devices[0].segments[0];
         assert!(map.complete);
@@ -176,7 +176,7 @@ fn what_a_lane_does_is_shown_beside_what_the_publisher_does() {
     drop(lanes);
     let ended = reader.refresh().unwrap();
     assert!(ended.lanes.iter().all(|lane| !lane.open));
-    assert_eq!(ended.devices[0].stats, last.devices[0].stats, "what they counted stays");
+    assert_eq!(ended.devices[0].stats, last.devices[0].stats, "their counts stay");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn events_before_a_meeting_come_before_those_after() {
     let mut publisher = publisher(dir.path());
     let mut lane = publisher.lane(0, 7).unwrap();
     let mut reader = Reader::open(publisher.path()).unwrap();
-    // All within a tick or two of the clock.
+    // All happen within a tick or two of the clock.
     for n in 0..40 {
         match n % 2 {
             0 => publisher.event(&mark(n)),
@@ -209,12 +209,12 @@ fn events_before_a_meeting_come_before_those_after() {
 }
 
 #[test]
-fn events_of_no_meeting_are_the_publishers_first_and_lost_ones_are_counted() {
+fn unordered_events_start_with_the_publishers() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     let mut reader = Reader::open(publisher.path()).unwrap();
     let mut lanes = [publisher.lane(0, 7).unwrap(), publisher.lane(0, 8).unwrap()];
-    // The rings hold 256 and 64.
+    // The rings hold 256 and 64 events.
     (0..100).for_each(|n| publisher.event(&mark(n)));
     for n in 0..100 {
         operate(&mut lanes[1], n);
@@ -237,25 +237,25 @@ fn events_of_no_meeting_are_the_publishers_first_and_lost_ones_are_counted() {
 }
 
 #[test]
-fn lanes_come_to_an_end() {
+fn closed_lanes_are_not_reused() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     let mut lanes: Vec<Lane> = std::iter::from_fn(|| publisher.lane(0, 7)).collect();
     assert_eq!(lanes.len(), options(dir.path()).lanes as usize);
     lanes[0].close();
-    assert!(publisher.lane(0, 7).is_none(), "taken for good");
+    assert!(publisher.lane(0, 7).is_none(), "a closed lane is not reused");
     lanes[0].figures(&LaneFigures::default());
     assert!(!operation_due(&mut lanes[0]));
     let mut reader = Reader::open(publisher.path()).unwrap();
     assert_eq!(
         reader.refresh().unwrap().event_count,
         0,
-        "nothing is published on it any more"
+        "nothing more is published on it"
     );
     let path = publisher.path().to_owned();
     drop(publisher);
     assert_eq!(reader.refresh().unwrap().life, gpumem_channel::Life::Closed);
-    assert!(operation_due(&mut lanes[1]), "its memory is still there");
+    assert!(operation_due(&mut lanes[1]), "its memory is still mapped");
     assert_eq!(Reader::open(&path).unwrap().refresh().unwrap().event_count, 1);
 
     let dir = channel_dir();
@@ -282,9 +282,9 @@ fn operation_due(lane: &mut Lane) -> bool {
     lane.operation(&operation).figures_due
 }
 
-/// What the heap counts less of and the lane more of, or the other way, need not come at the same time.
+/// When a block passes between heap and lane, one may be read before and the other after.
 #[test]
-fn a_figure_below_nothing_is_nothing() {
+fn negative_figure_is_shown_as_zero() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     publisher.stats(0, &DeviceStats::default(), Touched::ALL);
@@ -298,7 +298,7 @@ fn a_figure_below_nothing_is_nothing() {
 }
 
 #[test]
-fn a_block_goes_from_the_publisher_to_a_lane_and_back() {
+fn block_passes_from_publisher_to_lane_and_back() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     segment(&mut publisher);
@@ -319,7 +319,7 @@ fn a_block_goes_from_the_publisher_to_a_lane_and_back() {
         let snapshot = reader.refresh().unwrap();
         assert_eq!(snapshot.devices[0].segments[0].blocks[3].state, state, "{n}");
     }
-    // The block behind it is split, and its slot has to name another.
+    // The block after it is split, so its slot must name another next block.
     publisher.event(&mark(0));
     publisher.segment_begin(0);
     let half = |at, state| Block {

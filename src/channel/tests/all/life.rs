@@ -1,4 +1,4 @@
-//! Alive, closed, died; whose file it is; what stays behind and what is swept.
+//! Alive, closed or died; the owner of the file; and which files are kept or removed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use gpumem_channel::{CreateError, Life, Options, Publisher, Reader};
 use crate::common::{Heap, channel_dir, files, options, publisher, victim};
 
 #[test]
-fn alive_while_it_publishes_closed_once_it_is_dropped() {
+fn publisher_is_alive_until_dropped_then_closed() {
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let path = publisher.path().to_owned();
@@ -20,7 +20,7 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
     assert_eq!(metadata.mode() & 0o777, 0o600);
     assert!(
         metadata.blocks() * 512 >= metadata.len(),
-        "all of its memory is taken at the start, so no store can fail later"
+        "all of its memory is allocated at creation, so no store can fail later"
     );
     let mut reader = Reader::open(&path).unwrap();
     assert_eq!(reader.refresh().unwrap().life, Life::Alive);
@@ -36,10 +36,10 @@ fn alive_while_it_publishes_closed_once_it_is_dropped() {
         .current_dir(dir.path())
         .status()
         .unwrap();
-    assert!(status.success(), "where one is already a name is enough");
+    assert!(status.success(), "a directory that has a channel is accepted");
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_beside_a_channel() {
     if let Some(name) = std::env::var_os("GPUMEM_TEST_VICTIM") {
@@ -47,9 +47,9 @@ fn victim_beside_a_channel() {
     }
 }
 
-/// Whoever comes later is refused in a directory that its owner may not search or write, whatever mask he has.
+/// A directory that its owner could not search or write would be refused later.
 #[test]
-fn a_mask_that_takes_from_the_owner_takes_nothing_here() {
+fn umask_does_not_restrict_the_channel() {
     for mask in ["0177", "0277"] {
         let dir = channel_dir();
         let inside = dir.path().join("made");
@@ -60,7 +60,7 @@ fn a_mask_that_takes_from_the_owner_takes_nothing_here() {
     }
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_with_a_mask() {
     let (Some(dir), Ok(mask)) = (
@@ -74,9 +74,9 @@ fn victim_with_a_mask() {
     Publisher::create(&options(dir.as_ref())).unwrap();
 }
 
-/// In a locale of old, say: what is no UTF-8 of it is replaced, as in the program's name.
+/// For example in an old locale: invalid UTF-8 is replaced, as in the program's name.
 #[test]
-fn a_job_has_its_name_in_whatever_encoding() {
+fn job_name_may_be_invalid_utf8() {
     let dir = channel_dir();
     let mut named = victim("life::victim_of_a_job", dir.path());
     assert!(
@@ -90,7 +90,7 @@ fn a_job_has_its_name_in_whatever_encoding() {
     assert_eq!(snapshot.identity.job, "caf\u{fffd} 7");
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_of_a_job() {
     let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
@@ -103,9 +103,10 @@ fn victim_of_a_job() {
     Publisher::create(&named).unwrap();
 }
 
-/// Channels are counted in each copy of this library: a process has several where it executed itself, or where a library that it loaded has one.
+/// Each copy of this library counts its own channels. A process has several copies if it executed itself, or if a
+/// library that it loaded has one.
 #[test]
-fn what_another_copy_has_named_stays_and_the_next_name_is_taken() {
+fn name_taken_by_another_copy_is_skipped() {
     let dir = channel_dir();
     let status = victim("life::victim_that_executes_itself", dir.path())
         .status()
@@ -120,7 +121,7 @@ fn what_another_copy_has_named_stays_and_the_next_name_is_taken() {
     assert_eq!(lives, [Life::Died, Life::Died, Life::Closed], "{names:?}");
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_that_executes_itself() {
     let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
@@ -139,15 +140,15 @@ fn victim_that_executes_itself() {
     unreachable!("{error}");
 }
 
-/// As many as a C program has devices, twice. Who is one too many has nothing open, and leaves no file.
+/// Twice as many as a C program has devices. One more fails, keeps no descriptor open, and leaves no file.
 #[test]
-fn a_process_has_256_channels() {
+fn process_may_have_256_channels() {
     let dir = channel_dir();
     let status = victim("life::victim_with_many_channels", dir.path()).status().unwrap();
     assert!(status.success(), "{status}");
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_with_many_channels() {
     let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
@@ -169,11 +170,11 @@ fn victim_with_many_channels() {
     assert_eq!((files(dir).len(), open() - before), (256, 256));
     drop(publishers);
     assert_eq!(open(), before);
-    assert!(Publisher::create(&options).is_ok(), "there is room again");
+    assert!(Publisher::create(&options).is_ok(), "a channel was dropped");
 }
 
 #[test]
-fn readers_that_ask_at_the_same_time_do_not_take_each_other_for_a_publisher() {
+fn concurrent_readers_are_not_taken_for_a_publisher() {
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let path = publisher.path().to_owned();
@@ -190,7 +191,7 @@ fn readers_that_ask_at_the_same_time_do_not_take_each_other_for_a_publisher() {
 }
 
 #[test]
-fn a_directory_that_others_can_enter_or_that_is_on_disk_is_refused() {
+fn directory_open_to_others_or_on_disk_is_refused() {
     let open = channel_dir();
     std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let refused = |dir: &Path| match Publisher::create(&Options {
@@ -215,7 +216,7 @@ fn a_directory_that_others_can_enter_or_that_is_on_disk_is_refused() {
         let why = ": cannot open it: it is a symbolic link: name the directory itself";
         assert!(said.ends_with(why), "{link:?}: {said}");
     }
-    assert_eq!(refused(&inner.join("./")), "", "which no other directory is");
+    assert_eq!(refused(&inner.join("./")), "", "the directory itself is accepted");
     assert!(refused(Path::new("/proc/self")).contains("/proc/self"));
     assert!(refused(Path::new("/nonexistent/gpumem")).contains("cannot make it"));
 
@@ -225,14 +226,14 @@ fn a_directory_that_others_can_enter_or_that_is_on_disk_is_refused() {
         said if said.is_empty() => println!("SKIPPED: the target folder is in memory"),
         said => {
             assert!(said.contains("not in memory"), "{said}");
-            assert!(!made.exists(), "nothing is left of what was made for it");
+            assert!(!made.exists(), "the created directory is removed again");
             assert!(!refused(disk.path()).is_empty() && disk.path().exists());
         }
     }
 }
 
 #[test]
-fn a_channel_that_does_not_fit_is_refused_in_one_sentence_and_leaves_nothing() {
+fn channel_that_does_not_fit_fails_and_leaves_no_file() {
     let dir = channel_dir();
     let note = channel_dir();
     let script = "mount -t tmpfs -o size=64k,mode=700 gpumem-test \"$GPUMEM_TEST_VICTIM\" && \"$0\" --exact life::cramped_victim";
@@ -254,7 +255,7 @@ fn a_channel_that_does_not_fit_is_refused_in_one_sentence_and_leaves_nothing() {
     );
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn cramped_victim() {
     let (Some(dir), Some(note)) = (
@@ -270,7 +271,7 @@ fn cramped_victim() {
 }
 
 #[test]
-fn old_black_boxes_are_swept_the_newest_and_the_living_stay() {
+fn only_old_black_boxes_are_swept() {
     let dir = channel_dir();
     let alive = Publisher::create(&options(dir.path())).unwrap();
     for _ in 0..30 {
@@ -279,7 +280,7 @@ fn old_black_boxes_are_swept_the_newest_and_the_living_stay() {
     std::fs::write(dir.path().join("unrelated.txt"), "not ours").unwrap();
     let newest = Publisher::create(&options(dir.path())).unwrap();
     let left = files(dir.path());
-    // Two alive, sixteen dead, and what is not ours.
+    // Two live channels, sixteen dead ones, and a file that is not a channel.
     assert_eq!(left.len(), 2 + 16 + 1);
     assert!(left.contains(&alive.path().to_owned()) && left.contains(&newest.path().to_owned()));
     let day_old = std::time::SystemTime::now() - std::time::Duration::from_secs(25 * 3600);
@@ -288,17 +289,20 @@ fn old_black_boxes_are_swept_the_newest_and_the_living_stay() {
     }
     drop(Publisher::create(&options(dir.path())).unwrap());
     let left = files(dir.path());
-    assert!(left.contains(&alive.path().to_owned()), "however old, it is alive");
+    assert!(
+        left.contains(&alive.path().to_owned()),
+        "a live channel stays, however old"
+    );
     assert_eq!(
         left.len(),
         2 + 1 + 1,
-        "the living, the one just made, and what is not ours: {left:?}"
+        "the live ones, the new one, and the other file: {left:?}"
     );
 }
 
-/// The wall clock was set back since.
+/// The wall clock was set back after the program ended.
 #[test]
-fn a_black_box_of_the_future_is_new() {
+fn black_box_from_the_future_counts_as_new() {
     let dir = channel_dir();
     let publisher = Publisher::create(&options(dir.path())).unwrap();
     let path = publisher.path().to_owned();
@@ -311,22 +315,23 @@ fn a_black_box_of_the_future_is_new() {
 }
 
 #[test]
-fn a_long_run_that_died_just_now_is_not_old() {
+fn long_run_that_just_died_is_not_old() {
     let dir = channel_dir();
     let mut publisher = Publisher::create(&options(dir.path())).unwrap();
     publisher.event(&Default::default());
     let path = publisher.path().to_owned();
     drop(publisher);
-    // The file looks a month old, the last event says otherwise.
+    // The file's time is a month old, but its last event is new.
     let month_old = std::time::SystemTime::now() - std::time::Duration::from_secs(30 * 24 * 3600);
     std::fs::File::open(&path).unwrap().set_modified(month_old).unwrap();
     drop(Publisher::create(&options(dir.path())).unwrap());
     assert!(path.exists());
 }
 
-/// The machine slept over the weekend, or its clock was set, while a program ran: the clock that events are stamped by knows nothing of that.
+/// The machine slept over the weekend, or its clock was set, while a program ran. The monotonic clock of the events
+/// does not show that.
 #[test]
-fn a_run_that_died_just_now_is_not_old_whatever_the_wall_clock_did_meanwhile() {
+fn wall_clock_changes_do_not_age_a_black_box() {
     let dir = channel_dir();
     let mut publisher = Publisher::create(&options(dir.path())).unwrap();
     publisher.event(&Default::default());
@@ -347,7 +352,7 @@ fn a_run_that_died_just_now_is_not_old_whatever_the_wall_clock_did_meanwhile() {
 }
 
 #[test]
-fn another_users_channel_is_read_by_root_without_mapping_it() {
+fn root_reads_other_users_channels_without_mapping() {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: only root can give a file to another user");
         return;
@@ -361,7 +366,7 @@ fn another_users_channel_is_read_by_root_without_mapping_it() {
         let snapshot = reader.refresh().unwrap();
         assert_eq!(
             snapshot.identity.uid, 12_345,
-            "the owner is the kernel's word, not the publisher's"
+            "the owner comes from the kernel, not from the publisher"
         );
         heap.assert_shown_by(&snapshot, &snapshot.devices[0]);
         assert_eq!(snapshot.devices[0].stats, Some(heap.stats));

@@ -1,18 +1,18 @@
-//! The tests of the crate, one module for each idea.
+//! The tests of the crate, one module per topic.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "../common/mod.rs"]
 mod common;
 
-mod gives_way;
+mod clock;
 mod hostile;
 mod hostile_lanes;
+mod identity;
 mod interrupted;
 mod lane_stress;
 mod lanes;
 mod life;
-mod room;
+mod reused_memory;
 mod roundtrip;
 mod sections;
-mod stamp;
-mod who;
+mod small_tmpfs;

@@ -1,4 +1,4 @@
-//! One publisher, one reader, real files: what goes in comes out.
+//! One publisher and one reader on real files: the reader shows what was published.
 
 use gpumem_channel::{
     Block, BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Life, PoolId, Publisher, Reader, Segment,
@@ -7,9 +7,9 @@ use gpumem_channel::{
 
 use crate::common::{Heap, channel_dir, operate, options, publisher};
 
-/// A lane whose stream has ended goes on about another one: its numbers go on, what it counted stays counted.
+/// A lane whose stream has ended continues with another one: its event numbers and counts continue.
 #[test]
-fn a_lane_goes_on_about_another_stream() {
+fn lane_continues_with_another_stream() {
     let dir = channel_dir();
     let mut publisher = Publisher::create(&options(dir.path())).unwrap();
     let mut lane = publisher.lane(0, 7).unwrap();
@@ -24,9 +24,9 @@ fn a_lane_goes_on_about_another_stream() {
     assert_eq!(events.iter().map(|event| event.index).collect::<Vec<_>>(), [0, 1]);
 }
 
-/// A program may have them in types of its own that say what they are, and hand them to other threads.
+/// A program may keep them in its own types that derive `Debug`, and send them to other threads.
 #[test]
-fn both_ends_say_what_they_are_and_go_to_other_threads() {
+fn publisher_and_reader_are_debug_and_send() {
     fn handle<T: std::fmt::Debug + Send>(end: &T) -> String {
         format!("{end:?}")
     }
@@ -38,7 +38,7 @@ fn both_ends_say_what_they_are_and_go_to_other_threads() {
 }
 
 #[test]
-fn a_published_map_is_read_back_exactly() {
+fn published_map_is_read_back_exactly() {
     let dir = channel_dir();
     let mut publisher = Publisher::create(&options(dir.path())).unwrap();
     let device = Device {
@@ -76,7 +76,7 @@ fn a_published_map_is_read_back_exactly() {
 }
 
 #[test]
-fn an_unchanged_channel_gives_the_same_maps_and_a_changed_one_only_new_ones() {
+fn only_changed_segments_get_new_maps() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     let mut heap = Heap::after(1, 300, &mut publisher);
@@ -123,7 +123,7 @@ fn events_come_in_order_and_lost_ones_are_counted() {
     );
     assert!(new.events.windows(2).all(|w| w[0].time <= w[1].time && w[0].time > 0));
     assert_eq!(reader.refresh().unwrap().string(tag), "forward");
-    // The ring holds 256.
+    // The ring holds 256 events.
     for n in 100..1000 {
         publisher.event(&mark(n));
     }
@@ -134,7 +134,7 @@ fn events_come_in_order_and_lost_ones_are_counted() {
 }
 
 #[test]
-fn a_full_block_table_counts_what_it_cannot_show() {
+fn blocks_beyond_a_full_table_are_counted() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     let block = gpumem_channel::Block {
@@ -157,12 +157,12 @@ fn a_full_block_table_counts_what_it_cannot_show() {
     let snapshot = Reader::open(publisher.path()).unwrap().refresh().unwrap();
     assert_eq!((snapshot.untracked_blocks, snapshot.untracked_bytes), (1, 512));
     let map = &snapshot.devices[0].segments[0];
-    assert!(!map.complete, "a part of it is not known");
+    assert!(!map.complete, "a part of it is unknown");
     assert_eq!(map.blocks.len(), 1, "the rest is shown");
 }
 
 #[test]
-fn what_a_full_segment_table_cannot_show_is_counted() {
+fn blocks_of_segments_without_a_slot_are_counted() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     let mut reader = Reader::open(publisher.path()).unwrap();
@@ -178,7 +178,7 @@ fn what_a_full_segment_table_cannot_show_is_counted() {
         segment,
         ..Default::default()
     };
-    // There are 64.
+    // The table has 64 slots.
     publisher.segment_begin(64);
     assert!(publisher.block(5, &block(64, 4096, 512), Some(6)));
     assert!(publisher.block(6, &block(64, 4608, 1024), None));
@@ -193,9 +193,9 @@ fn what_a_full_segment_table_cannot_show_is_counted() {
     assert!(publisher.clear_block(6));
     assert!(publisher.block(5, &block(64, 4096, 1536), None));
     publisher.untracked(1, 512);
-    assert_eq!(untracked(), (2, 2048), "beside what has no slot of its own");
+    assert_eq!(untracked(), (2, 2048), "in addition to blocks without a slot");
     publisher.untracked(0, 0);
-    // Its slot is that of a block of another segment now.
+    // Its slot now holds a block of another segment.
     publisher.segment_begin(63);
     assert!(publisher.block(5, &block(63, 8192, 512), None));
     publisher.segment_end(63, Some((&segment(8192, 512), Some(5))));
@@ -231,7 +231,7 @@ fn figures_follow_every_publication() {
     assert_eq!(stats.all().allocation.current, 49);
 }
 
-/// A block of 2 MiB that is free, in a segment of as much, `reserved` bytes of which are said to be reserved.
+/// Publishes a free block of 2 MiB in a segment of 2 MiB, with figures of which `reserved` bytes are reserved.
 fn one_free_block(dir: &std::path::Path, reserved: u64) -> Publisher {
     let mut publisher = Publisher::create(&options(dir)).unwrap();
     publisher.set_device(0, &Device::default());
@@ -259,12 +259,12 @@ fn one_free_block(dir: &std::path::Path, reserved: u64) -> Publisher {
 }
 
 #[test]
-fn more_bytes_in_free_blocks_than_are_cached_are_a_contradiction() {
+fn more_free_than_cached_bytes_is_a_contradiction() {
     let dir = channel_dir();
     let said = |reserved, kind, moved: u64| {
         let mut publisher = one_free_block(dir.path(), reserved);
         if moved > 0 {
-            // The event comes before the block and the figures that it tells of.
+            // The event is published before the block and the figures.
             publisher.event(&Event {
                 kind,
                 size: moved,
@@ -292,12 +292,12 @@ fn more_bytes_in_free_blocks_than_are_cached_are_a_contradiction() {
         assert_eq!(said((1 << 20) - 1, kind, 1 << 20), text);
     }
     for kind in [EventKind::SegmentFree, EventKind::Mark, EventKind::OutOfMemory] {
-        assert_eq!(said(1 << 20, kind, 1 << 20), text, "{kind:?} gives nothing");
+        assert_eq!(said(1 << 20, kind, 1 << 20), text, "{kind:?} frees no memory");
     }
 }
 
 #[test]
-fn a_reader_that_is_told_to_reads_no_more_devices() {
+fn reader_limits_the_number_of_devices() {
     let dir = channel_dir();
     let mut publisher = one_free_block(dir.path(), 2 << 20);
     publisher.set_device(1, &Device::default());

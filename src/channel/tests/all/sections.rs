@@ -1,4 +1,4 @@
-//! Files with sections that this reader does not know, and without some that it does: those of newer programs and of older ones.
+//! Files of newer programs, with sections unknown to this reader, and of older ones, which lack some that it knows.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use gpumem_channel::{
 
 use crate::common::{channel_dir, operate, options, publisher_with};
 
-/// Kinds of sections, by whether a file may be without them.
+/// Numbers of section kinds: required ones, and those of lanes, which a file may lack.
 const REQUIRED: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const OF_LANES: [u64; 3] = [10, 11, 12];
-/// One that no version has.
+/// A kind that no version has.
 const UNKNOWN: u64 = 4711;
 
-/// A channel as words, and its table of contents apart.
+/// A channel as words, with its table of contents separate.
 struct File {
     words: Vec<u64>,
     /// Kind, offset in bytes, stride | count << 32, version.
@@ -22,7 +22,7 @@ struct File {
 }
 
 impl File {
-    /// Of a publisher with something of everything.
+    /// Makes the file of a publisher with data in every section.
     fn published(dir: &Path, lanes: u32) -> File {
         let mut publisher = publisher_with(&Options { lanes, ..options(dir) });
         let tag = publisher.intern("weights");
@@ -81,7 +81,7 @@ impl File {
         }
     }
 
-    /// Opens and reads it. The table of contents is behind everything else.
+    /// Opens and reads the file, with the table of contents at the end.
     fn read(&self, dir: &Path) -> Result<Snapshot, OpenError> {
         let mut words = self.words.clone();
         words[4] = words.len() as u64 * 8;
@@ -98,17 +98,17 @@ impl File {
     }
 }
 
-/// All that a snapshot tells, without when it was read.
-fn told(mut snapshot: Snapshot) -> String {
+/// Returns a snapshot as text, without the time at which it was read.
+fn describe(mut snapshot: Snapshot) -> String {
     snapshot.read_at = 0;
     format!("{snapshot:?}")
 }
 
 #[test]
-fn a_section_of_a_newer_program_is_skipped_wherever_it_is() {
+fn unknown_section_is_skipped_anywhere() {
     let dir = channel_dir();
     let plain = File::published(dir.path(), 2);
-    let expected = told(plain.read(dir.path()).unwrap());
+    let expected = describe(plain.read(dir.path()).unwrap());
     assert!(
         expected.contains("weights") && expected.contains("requested: 1048569"),
         "{expected}"
@@ -122,7 +122,7 @@ fn a_section_of_a_newer_program_is_skipped_wherever_it_is() {
             newer.add(at, UNKNOWN, stride, &vec![u64::MAX; stride * count]);
             newer.add(at, UNKNOWN + 1, 1, &[7]);
             assert_eq!(
-                told(newer.read(dir.path()).unwrap()),
+                describe(newer.read(dir.path()).unwrap()),
                 expected,
                 "at {at}, {count} of {stride}"
             );
@@ -130,9 +130,9 @@ fn a_section_of_a_newer_program_is_skipped_wherever_it_is() {
     }
 }
 
-/// What is not known is not believed to lie right either.
+/// The positions of unknown sections are checked too.
 #[test]
-fn a_section_of_a_newer_program_must_not_overlap_others() {
+fn unknown_section_must_not_overlap_others() {
     let dir = channel_dir();
     let mut bent = File::published(dir.path(), 2);
     let blocks = bent.toc.iter().find(|entry| entry[0] == 5).unwrap()[1];
@@ -143,9 +143,9 @@ fn a_section_of_a_newer_program_must_not_overlap_others() {
     assert!(matches!(bent.read(dir.path()), Err(OpenError::Malformed(_))));
 }
 
-/// Older programs have no lanes: none are shown, and the publisher's own figures are whole.
+/// Older programs have no lanes: none are shown, and the publisher's own figures are complete.
 #[test]
-fn a_file_of_an_older_program_is_read_without_what_it_does_not_have() {
+fn file_of_an_older_program_is_read_without_lanes() {
     let dir = channel_dir();
     let file = File::published(dir.path(), 2);
     assert_eq!(file.read(dir.path()).unwrap().lanes.len(), 1);
@@ -157,16 +157,16 @@ fn a_file_of_an_older_program_is_read_without_what_it_does_not_have() {
         (1 << 20, 0)
     );
     assert_eq!(old.devices[0].contradiction, None);
-    // The same as of a publisher that asked for no lanes.
+    // The same as for a publisher without lanes.
     let none = File::published(dir.path(), 0);
     let listed = none.toc.iter().filter(|entry| OF_LANES.contains(&entry[0]));
     assert!(listed.clone().count() == 3 && listed.clone().all(|entry| entry[2] >> 32 == 0));
     let [listed, left_out] = [none.read(dir.path()), none.without(&OF_LANES).read(dir.path())];
-    assert_eq!(told(listed.unwrap()), told(left_out.unwrap()));
+    assert_eq!(describe(listed.unwrap()), describe(left_out.unwrap()));
 }
 
 #[test]
-fn a_file_without_a_section_that_all_have_is_refused() {
+fn file_without_a_required_section_is_refused() {
     let dir = channel_dir();
     let file = File::published(dir.path(), 2);
     let known: Vec<u64> = file.toc.iter().map(|entry| entry[0]).collect();
@@ -182,19 +182,19 @@ fn a_file_without_a_section_that_all_have_is_refused() {
             "{kind}: {refused}"
         );
     }
-    // A lane has its own of all three.
+    // A lane needs all three sections.
     for kind in [11, 12] {
         let refused = file.without(&[kind]).read(dir.path());
         assert!(matches!(refused, Err(OpenError::Malformed(_))), "{kind}");
     }
 }
 
-/// A newer program's records may be longer. What it has behind the words that are known is not read.
+/// A newer program's records may be longer. The words after the known ones are not read.
 #[test]
-fn longer_records_are_read_as_far_as_they_are_known() {
+fn known_words_of_longer_records_are_read() {
     let dir = channel_dir();
     let file = File::published(dir.path(), 0);
-    let expected = told(file.read(dir.path()).unwrap());
+    let expected = describe(file.read(dir.path()).unwrap());
     for (kind, words) in [(2u64, 24usize), (4, 16), (8, 16)] {
         let entry = *file.toc.iter().find(|entry| entry[0] == kind).unwrap();
         let (start, count) = (entry[1] as usize / 8, (entry[2] >> 32) as usize);
@@ -202,6 +202,6 @@ fn longer_records_are_read_as_far_as_they_are_known() {
         let longer: Vec<u64> = records.flat_map(|record| [record, &[u64::MAX; 8]].concat()).collect();
         let mut newer = file.without(&[kind]);
         newer.add(0, kind, words + 8, &longer);
-        assert_eq!(told(newer.read(dir.path()).unwrap()), expected, "{kind}");
+        assert_eq!(describe(newer.read(dir.path()).unwrap()), expected, "{kind}");
     }
 }

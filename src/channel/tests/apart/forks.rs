@@ -1,4 +1,4 @@
-//! What forked children do to their parent's channel, and make of their own.
+//! Forked children: their parent's channel, and channels of their own.
 
 use std::cell::RefCell;
 use std::os::unix::process::CommandExt;
@@ -11,9 +11,9 @@ use gpumem_channel::{Life, Options, Process, Publisher, Reader};
 use crate::alone;
 use crate::common::{at_fork, channel_dir, close_stdio, ended, files, fork, operate, options, raw_fork, victim};
 
-/// What a daemon writes to a stderr that it closed would come into the file.
+/// Otherwise the output of a daemon to its closed stderr would go into the file.
 #[test]
-fn a_channel_takes_no_number_of_closed_stdio() {
+fn channel_does_not_use_closed_stdio_descriptors() {
     let _alone = alone();
     let dir = channel_dir();
     let child = fork(|| {
@@ -26,9 +26,9 @@ fn a_channel_takes_no_number_of_closed_stdio() {
 }
 
 #[test]
-fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {
+fn forked_child_does_not_affect_its_parents_channel() {
     let _alone = alone();
-    // As Python's fork-based data loaders, which can outlive the training process.
+    // Like Python's fork-based data loaders, which can outlive the training process.
     let dir = channel_dir();
     let note = channel_dir().keep().join("child");
     let victim = victim("forks::forking_victim", dir.path())
@@ -42,7 +42,7 @@ fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {
     let path = files(dir.path()).pop().unwrap();
     let mut reader = Reader::open(&path).unwrap();
     let mut snapshot = reader.refresh().unwrap();
-    // The child lets go as soon as it runs, and on a busy machine its parent may be gone before.
+    // The child releases the lock as soon as it runs, but on a busy machine its parent may end before that.
     for _ in 0..500 {
         if snapshot.life == Life::Alive {
             std::thread::sleep(std::time::Duration::from_millis(10));
@@ -50,13 +50,13 @@ fn a_forked_child_neither_keeps_its_parent_alive_nor_touches_its_channel() {
         }
     }
     let _ = Command::new("kill").args(["-KILL", &child.to_string()]).status();
-    assert!(alive, "the child was still there when we looked");
+    assert!(alive, "the child was still running at the check");
     assert_ne!(snapshot.life, Life::Alive, "the child held its parent's lock");
     assert_eq!(snapshot.event_count, 1, "the child published");
     assert!(snapshot.lanes[0].open, "the child closed its parent's lane");
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn forking_victim() {
     let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
@@ -65,7 +65,7 @@ fn forking_victim() {
     let mut publisher = Publisher::create(&options(dir.as_ref())).unwrap();
     publisher.event(&Default::default());
     let mut lane = publisher.lane(0, 7).unwrap();
-    // The child publishes into nothing and sleeps. Its exit does not run the publisher's drop; that it could is another matter.
+    // The child's calls do nothing, and then it sleeps. It exits without dropping the publisher.
     let child = fork(|| {
         publisher.event(&Default::default());
         publisher.clear_block(0);
@@ -76,15 +76,15 @@ fn forking_victim() {
         lane.close();
         std::thread::sleep(std::time::Duration::from_secs(20));
     });
-    // Whoever finds it closed knows that it was the child.
+    // The parent leaves the lane open, so if it is closed, the child did it.
     std::mem::forget(lane);
     std::fs::write(std::env::var_os("GPUMEM_TEST_NOTE").unwrap(), child.to_string()).unwrap();
 }
 
 #[test]
-fn a_child_that_is_forked_while_a_channel_is_made_does_not_keep_it_alive() {
+fn child_forked_during_creation_does_not_keep_the_lock() {
     let _alone = alone();
-    // As a server that starts its workers while one of its threads allocates for the first time.
+    // Like a server that starts its workers while one of its threads allocates for the first time.
     let dir = channel_dir();
     let mut victim = victim("forks::victim_that_forks_meanwhile", dir.path())
         .process_group(0)
@@ -107,19 +107,19 @@ fn a_child_that_is_forked_while_a_channel_is_made_does_not_keep_it_alive() {
         .status();
     assert!(
         children.unwrap().success(),
-        "the children were still there when we looked"
+        "the children were still running at the check"
     );
     assert_eq!(life, Life::Died, "a child held its parent's lock");
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_that_forks_meanwhile() {
     let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
         return;
     };
     let options = Options {
-        // The kernel takes its time to give it so much memory.
+        // Allocating so much memory takes the kernel a while.
         blocks: 1 << 20,
         ..options(dir.as_ref())
     };
@@ -132,11 +132,11 @@ fn victim_that_forks_meanwhile() {
         }
         maker.join().unwrap()
     });
-    // It ends without a goodbye, which would take the lock from the children, too.
+    // It ends without closing the channel, which would release the children's lock too.
     std::mem::forget(publisher);
 }
 
-/// What a child does to a channel of its parent's.
+/// Calls every method of the parent's channel in a child.
 fn meddle(publisher: &mut Publisher) {
     let mut lane = publisher.lane(0, 7);
     publisher.event(&Default::default());
@@ -146,9 +146,9 @@ fn meddle(publisher: &mut Publisher) {
 }
 
 #[test]
-fn a_child_in_which_no_handler_ran_touches_nothing() {
+fn child_without_fork_handlers_changes_nothing() {
     let _alone = alone();
-    // As sandboxes and checkpointing make them: `_Fork`, or `clone` without CLONE_VM.
+    // Like the children of sandboxes and checkpointing: made by `_Fork`, or `clone` without CLONE_VM.
     let dir = channel_dir();
     let mut publisher = Publisher::create(&options(dir.path())).unwrap();
     let mut lane = publisher.lane(0, 7).unwrap();
@@ -165,7 +165,7 @@ fn a_child_in_which_no_handler_ran_touches_nothing() {
 }
 
 #[test]
-fn children_in_which_no_handler_ran_have_channels_of_their_own() {
+fn children_without_fork_handlers_have_own_channels() {
     let _alone = alone();
     let dir = channel_dir();
     let victim = victim("forks::victim_without_handlers", dir.path()).status().unwrap();
@@ -173,17 +173,17 @@ fn children_in_which_no_handler_ran_have_channels_of_their_own() {
     assert_eq!(files(dir.path()).len(), 3);
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_without_handlers() {
     let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
         return;
     };
-    has_a_channel_and_children(dir.as_ref(), &mut Vec::new());
+    publish_in_three_generations(dir.as_ref(), &mut Vec::new());
 }
 
-/// Three generations, each of which inherits all channels before.
-fn has_a_channel_and_children(dir: &Path, inherited: &mut Vec<(Process, Publisher)>) {
+/// Runs three generations, each of which inherits all earlier channels.
+fn publish_in_three_generations(dir: &Path, inherited: &mut Vec<(Process, Publisher)>) {
     for (process, publisher) in &mut *inherited {
         assert!(!process.is_current());
         meddle(publisher);
@@ -197,7 +197,7 @@ fn has_a_channel_and_children(dir: &Path, inherited: &mut Vec<(Process, Publishe
     let path = publisher.path().to_owned();
     inherited.push((here, publisher));
     if inherited.len() < 3 {
-        assert_eq!(ended(raw_fork(|| has_a_channel_and_children(dir, inherited))), 0);
+        assert_eq!(ended(raw_fork(|| publish_in_three_generations(dir, inherited))), 0);
     }
     let mut reader = Reader::open(&path).unwrap();
     let snapshot = reader.refresh().unwrap();
@@ -206,9 +206,9 @@ fn has_a_channel_and_children(dir: &Path, inherited: &mut Vec<(Process, Publishe
     assert_eq!(reader.life().unwrap(), Life::Closed);
 }
 
-/// Another library's handler, which was there before ours, may find what its process had, and make something.
+/// The handler of another library, registered before this crate's, may see the inherited channel, and make its own.
 #[test]
-fn a_handler_that_runs_first_touches_nothing_and_keeps_what_it_makes() {
+fn earlier_fork_handler_may_publish_its_own_channel() {
     let _alone = alone();
     let dir = channel_dir();
     let victim = victim("forks::victim_with_a_handler", dir.path()).status().unwrap();
@@ -226,7 +226,7 @@ extern "C" fn first_in_child() {
     OWN.set(Publisher::create(&options(dir.as_ref())).ok());
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_with_a_handler() {
     let Some(dir) = std::env::var_os("GPUMEM_TEST_VICTIM") else {
@@ -251,14 +251,14 @@ fn victim_with_a_handler() {
 }
 
 #[test]
-fn threads_that_are_the_first_to_ask_are_of_one_process() {
+fn concurrent_first_calls_agree_on_the_process() {
     let _alone = alone();
     let dir = channel_dir();
     let victim = victim("forks::victim_of_many_threads", dir.path()).status().unwrap();
     assert!(victim.success(), "{victim}");
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
 fn victim_of_many_threads() {
     if std::env::var_os("GPUMEM_TEST_VICTIM").is_none() {
@@ -278,7 +278,7 @@ fn victim_of_many_threads() {
             }
         });
     };
-    // Each of these is the first to ask; so are their children.
+    // Each of these threads is the first to ask; so are their children.
     for _ in 0..100 {
         let child = fork(|| {
             all_are(1);

@@ -4,12 +4,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod embedded;
 mod forks;
-mod guest;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A child that one test forks has the descriptors of the others, and with them their life signs: one at a time.
+/// Runs the tests one at a time: a child forked by one test would inherit the descriptors, and so the locks, of the
+/// others.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

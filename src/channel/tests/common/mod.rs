@@ -1,4 +1,4 @@
-//! A toy heap that publishes as an allocator does, and knows what a reader must show of it.
+//! A toy heap that publishes like an allocator, and knows what a reader must show.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -15,10 +15,10 @@ use std::process::{Command, Stdio};
 
 use gpumem_channel::{
     Block, BlockState, Device, DeviceMap, DeviceStats, Event, EventKind, Lane, LaneStat, Operation, Options, PoolId,
-    Publisher, Segment, SegmentKind, Snapshot, Split, Told, Touched,
+    Published, Publisher, Segment, SegmentKind, Snapshot, Split, Touched,
 };
 
-/// A private directory on tmpfs, as channels want it.
+/// Makes a private directory on tmpfs, as channels need it.
 pub(crate) fn channel_dir() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let private = std::fs::Permissions::from_mode(0o700);
@@ -29,7 +29,7 @@ pub(crate) fn channel_dir() -> tempfile::TempDir {
         .unwrap()
 }
 
-/// How much of a campaign that takes `full` steps is run: a tenth, or with `GPUMEM_FULL=1` all of it.
+/// Returns how many of the `full` steps of a campaign to run: a tenth, or with `GPUMEM_FULL=1` all.
 pub(crate) fn campaign(full: u64) -> u64 {
     match std::env::var_os("GPUMEM_FULL") {
         Some(_) => full,
@@ -37,12 +37,12 @@ pub(crate) fn campaign(full: u64) -> u64 {
     }
 }
 
-/// What is in there.
+/// Lists the files of a directory.
 pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).unwrap().flatten().map(|e| e.path()).collect()
 }
 
-/// This test binary again, running one test only, in `dir`.
+/// Returns a command that runs one test of this binary, in `dir`.
 pub(crate) fn victim(test: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -53,7 +53,7 @@ pub(crate) fn victim(test: &str, dir: &Path) -> Command {
     command
 }
 
-/// A small channel in `dir`.
+/// Returns the options of a small channel in `dir`.
 pub(crate) fn options(dir: &Path) -> Options {
     Options {
         dir: Some(dir.to_owned()),
@@ -69,20 +69,20 @@ pub(crate) fn options(dir: &Path) -> Options {
     }
 }
 
-/// A publisher of one device with such a channel.
+/// Makes a publisher of one device with such a channel.
 pub(crate) fn publisher(dir: &Path) -> Publisher {
     publisher_with(&options(dir))
 }
 
-/// A publisher of one device.
+/// Makes a publisher of one device.
 pub(crate) fn publisher_with(options: &Options) -> Publisher {
     let mut publisher = Publisher::create(options).unwrap();
     publisher.set_device(0, &Device::default());
     publisher
 }
 
-/// An operation on a lane, with a block of this size that has no slot: nothing but its event is published.
-pub(crate) fn operate(lane: &mut Lane, size: u64) -> Told {
+/// Publishes an operation on a lane, with a block of this size that has no slot: only its event is published.
+pub(crate) fn operate(lane: &mut Lane, size: u64) -> Published {
     let block = Block {
         size,
         ..Block::default()
@@ -97,7 +97,7 @@ pub(crate) fn operate(lane: &mut Lane, size: u64) -> Told {
     })
 }
 
-/// Counting, as a program does that has lanes.
+/// Counting, as a program with lanes does it.
 pub(crate) trait Count {
     fn add(&mut self, n: u64);
     fn sub(&mut self, n: u64);
@@ -139,7 +139,7 @@ struct Seg {
     blocks: BTreeMap<u64, Entry>,
 }
 
-/// Segments of random size, cut into blocks that are split, joined, allocated and freed.
+/// A heap of segments of random size, with blocks that are split, joined, allocated and freed.
 pub(crate) struct Heap {
     pub(crate) random: Random,
     segments: BTreeMap<u32, Seg>,
@@ -161,7 +161,7 @@ impl Heap {
         }
     }
 
-    /// One that has published `steps` random operations.
+    /// Makes a heap that has published `steps` random operations.
     pub(crate) fn after(seed: u64, steps: u32, publisher: &mut Publisher) -> Heap {
         let mut heap = Heap::new(seed);
         for _ in 0..steps {
@@ -170,7 +170,7 @@ impl Heap {
         heap
     }
 
-    /// One random operation.
+    /// Publishes one random operation.
     pub(crate) fn step(&mut self, publisher: &mut Publisher) {
         match self.random.below(100) {
             0..3 if self.segments.len() < 32 => self.add_segment(publisher),
@@ -348,7 +348,7 @@ impl Heap {
         }
     }
 
-    /// What a reader shows must be exactly this heap.
+    /// Checks that a reader shows exactly this heap.
     pub(crate) fn assert_shown_by(&self, snapshot: &Snapshot, device: &DeviceMap) {
         assert_eq!(device.segments.len(), self.segments.len());
         for map in &device.segments {
@@ -367,29 +367,29 @@ impl Heap {
     }
 }
 
-/// Runs `child` in a forked copy of this process and returns its pid. As Python's workers do it: no exec.
+/// Runs `child` in a forked copy of this process and returns its pid. There is no exec, as for Python's workers.
 #[allow(unsafe_code, reason = "fork has no safe interface")]
 pub(crate) fn fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: as `run_in_child` says.
+    // SAFETY: see `run_in_child`.
     run_in_child(unsafe { libc::fork() }, child)
 }
 
-/// The same behind the C library's back: nobody's handlers run.
+/// Forks without the C library, so that no handlers run.
 #[allow(unsafe_code, reason = "fork has no safe interface")]
 pub(crate) fn raw_fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: shares nothing with the child; the rest as `run_in_child` says.
+    // SAFETY: shares nothing with the child; the rest see `run_in_child`.
     let forked = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     run_in_child(i32::try_from(forked).unwrap(), child)
 }
 
-/// Has a handler run in every child, before those that are registered later.
+/// Registers a handler that runs in every child, before those registered later.
 #[allow(unsafe_code, reason = "pthread_atfork has no safe interface")]
 pub(crate) fn at_fork(in_child: extern "C" fn()) {
     // SAFETY: a plain function, which stays valid for the life of the program.
     assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(in_child)) }, 0);
 }
 
-/// The child runs `child`, which uses no lock another thread could hold, and then leaves without unwinding.
+/// In the child, runs `child`, which uses no lock that another thread could hold, and then exits without unwinding.
 #[allow(unsafe_code, reason = "as above")]
 fn run_in_child(forked: i32, child: impl FnOnce()) -> i32 {
     match forked {
@@ -402,17 +402,17 @@ fn run_in_child(forked: i32, child: impl FnOnce()) -> i32 {
     }
 }
 
-/// Has this thread's `fallocate(2)` of more than `most` bytes interrupted, as if a signal came before it is done: older kernels give all of it
-/// back then.
+/// Makes `fallocate(2)` of more than `most` bytes fail in this thread as if interrupted by a signal. Older kernels then
+/// release everything.
 #[allow(unsafe_code, reason = "seccomp has no safe interface")]
-pub(crate) fn interrupt_room_beyond(most: u32) {
+pub(crate) fn interrupt_allocations_beyond(most: u32) {
     let step = |code: u32, value: u32, else_skip: u8| libc::sock_filter {
         code: code as u16,
         jt: 0,
         jf: else_skip,
         k: value,
     };
-    // Where the kernel has a filter find the call's number, and the lower half of the fourth argument.
+    // Offsets in seccomp's data of the call's number, and of the lower half of the fourth argument.
     let (number, length) = (0, if cfg!(target_endian = "little") { 40 } else { 44 });
     let load = |from: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, from, 0);
     let leave = |with: u32| step(libc::BPF_RET | libc::BPF_K, with, 0);
@@ -432,7 +432,7 @@ pub(crate) fn interrupt_room_beyond(most: u32) {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: no memory is passed to the first; the kernel copies the filter, which lives until then.
+    // SAFETY: the first call passes no memory; the kernel copies the filter, which lives until then.
     let filtered = unsafe {
         (libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
             && (libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0)
@@ -443,11 +443,12 @@ pub(crate) fn interrupt_room_beyond(most: u32) {
 /// Closes stdin, stdout and stderr.
 #[allow(unsafe_code, reason = "the descriptors are the process's")]
 pub(crate) fn close_stdio() {
-    // SAFETY: nothing is opened under these numbers before they are closed, and who uses them afterwards is told that they are not open.
+    // SAFETY: nothing is opened under these numbers before they are closed, and later uses fail because they are not
+    // open.
     (0..=2).for_each(|number| assert_eq!(unsafe { libc::close(number) }, 0));
 }
 
-/// How a forked child ended; 0 if in order.
+/// Waits for a forked child and returns its status; 0 on success.
 #[allow(unsafe_code, reason = "waiting for a child has no safe interface")]
 pub(crate) fn ended(child: i32) -> i32 {
     let mut status = -1;
@@ -456,7 +457,8 @@ pub(crate) fn ended(child: i32) -> i32 {
     status
 }
 
-/// Gives the number of this process's descriptor of a file to another file, as a program does that closes all descriptors and opens one.
+/// Replaces this process's descriptor of a file by another file, as in a program that closes all descriptors and opens
+/// a file.
 #[allow(unsafe_code, reason = "the descriptor is the library's")]
 pub(crate) fn put_in_place_of(path: &Path, file: &File) -> OwnedFd {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();

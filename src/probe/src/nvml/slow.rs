@@ -13,8 +13,8 @@ use super::gpu::reading;
 use super::mig;
 use crate::{Reading, uuid};
 
-/// Shortest time from the start of one round to the start of the next: `PACE`, and `PACE_ROUNDS` times the length of
-/// the round.
+/// Shortest time from the start of one round to the start of the next: the longer of `PACE` and `PACE_ROUNDS` times the
+/// length of the round.
 const PACE: Duration = Duration::from_secs(5);
 const PACE_ROUNDS: u32 = 25;
 

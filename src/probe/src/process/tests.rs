@@ -45,7 +45,7 @@ fn wait(pid: u32, what: impl Fn(&Stat) -> bool) {
 }
 
 #[test]
-fn a_process_is_described() {
+fn process_is_described() {
     let child = shell("read line", &[b"--x", b""]);
     let pid = child.0.id();
     let mut processes = Processes::default();
@@ -77,7 +77,7 @@ fn stopped_process_is_reported() {
 }
 
 #[test]
-fn a_reused_pid_never_shows_the_old_command() {
+fn reused_pid_never_shows_the_old_command() {
     let pid = std::process::id();
     let mut processes = Processes::default();
     processes.look_up(&[pid]);
@@ -134,7 +134,7 @@ fn ended_and_unrequested_processes_are_forgotten() {
 }
 
 #[test]
-fn a_command_is_cleaned_and_limited() {
+fn command_is_cleaned_and_limited() {
     let child = shell(
         "read line",
         &[b"\x1b]0;owned\x07\xff", b"two\nlines", &vec![b'a'; 100_000]],

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_user_gets_a_name() {
+    fn new_user_gets_a_name() {
         let (dir, mut users) = users(b"root:x:0:0::/root:/bin/sh\n");
         assert_eq!(users.name(7), "7");
         std::fs::write(dir.path().join("etc/passwd"), b"new:x:7:7::/:\n").unwrap();

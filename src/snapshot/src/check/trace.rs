@@ -1,31 +1,31 @@
-//! What a trace says of a block against what it said before.
+//! Checks each entry of a trace against the earlier ones.
 
 use std::collections::HashMap;
 
 use super::Problem;
 use crate::types::{Action, Snapshot, TraceEntry};
 
-/// What the newest entry about an address says.
+/// The state of an address according to its newest entry.
 enum Last {
-    /// A block of so many bytes is there.
+    /// A block of this size is allocated.
     Allocated(u64),
-    /// The program gave it back.
+    /// The program has freed it.
     FreeRequested,
-    /// It is gone.
+    /// Freeing it has completed.
     FreeCompleted,
 }
 
 impl Snapshot {
-    /// The entries of a device's trace that those before them contradict: frees of what they say was freed and not allocated since,
-    /// or of another size than was allocated. What was allocated before the trace begins may be freed in it, and a free may be
-    /// lacking; a block of 0 bytes has no address of its own, and says nothing.
+    /// Returns the entries of a device's trace that contradict earlier ones: frees of blocks that were already freed
+    /// and not allocated since, or frees of another size than was allocated. Blocks allocated before the trace begins
+    /// may be freed in it, and frees may be missing. Blocks of 0 bytes share addresses and are ignored.
     pub fn check_trace(&self, device: usize) -> impl Iterator<Item = Problem> {
         let trace = self.device_traces.get(device).map_or(&[][..], Vec::as_slice);
         contradictions(device, trace)
     }
 }
 
-/// All of them.
+/// Returns all contradictions of a trace.
 pub(super) fn contradictions(device: usize, trace: &[TraceEntry]) -> impl Iterator<Item = Problem> {
     let mut told: HashMap<u64, (usize, Last)> = HashMap::new();
     trace.iter().enumerate().filter_map(move |(entry, now)| {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_and_not_allocated_since_is_not_freed() {
+    fn double_free_is_reported() {
         let twice = |entry, before| {
             format!(
                 "device 1, entry {entry}: frees 0x200, which entry {before} freed; nothing was allocated there since"
@@ -109,7 +109,7 @@ mod tests {
             (&[alloc, asked, asked], vec![twice(2, 1)]),
             (&[alloc, asked, done, done], vec![twice(3, 2)]),
             (&[alloc, done, asked], vec![twice(2, 1)]),
-            // Without its allocation, and without sizes.
+            // Without the allocation, and without sizes.
             (&[asked, done, asked], vec![twice(2, 1)]),
             (&[done, asked], vec![twice(1, 0)]),
             (
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_is_of_the_size_that_was_allocated() {
+    fn free_of_another_size_is_reported() {
         let other = "device 1, entry 1: frees 8 bytes at 0x200, where entry 0 allocated 7";
         for free in [FreeRequested, FreeCompleted] {
             assert_eq!(said(&[(Alloc, 512, 7), (free, 512, 8)]), [other]);
@@ -131,19 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_lacking_is_no_contradiction() {
+    fn missing_entries_are_not_reported() {
         let (alloc, asked, done) = ((Alloc, 512, 7), (FreeRequested, 512, 7), (FreeCompleted, 512, 7));
         for trace in [
             &[alloc, asked, done, alloc, asked, done][..],
-            // Before the trace began.
+            // Allocated before the trace began.
             &[done, alloc],
             &[asked, done, (Alloc, 512, 9), (FreeRequested, 512, 9)],
-            // Memory comes again after a free that is not completed, or not told, and with another size.
+            // Memory is reused after a free that was not completed, or not recorded, and with another size.
             &[alloc, asked, alloc, asked, done],
             &[alloc, done, alloc, done],
             &[alloc, (Alloc, 512, 9), (FreeRequested, 512, 9)],
             &[alloc, (FreeRequested, 512, 0), (SegmentFree, 512, 9)],
-            // Of 0 bytes.
+            // Blocks of 0 bytes.
             &[
                 (Alloc, 512, 0),
                 (Alloc, 512, 0),

@@ -1,11 +1,12 @@
-//! The tables as a reader fills them: what is new in them is charged before it is there.
+//! Filling the tables while reading: memory for new entries is charged before it is allocated.
 
 use super::error::ReadError;
 use super::limits::{Meter, in_map, shared};
 use crate::ids::{FrameId, StackId, TextId, ValueId};
 use crate::tables::{Frame, Tables, Value};
 
-/// What a thing takes in its table besides what it points to: its place in a vector that grows and copies, and in a map.
+/// Returns the bytes that an item takes in its table besides what it points to: its element in a growing vector, and
+/// its entry in a map.
 const fn entry<T>() -> usize {
     3 * size_of::<T>() + in_map::<(T, u32)>()
 }
@@ -35,10 +36,10 @@ impl Tables {
         Ok(self.stack(frames))
     }
 
-    /// A value with the bytes that it was charged for, which are given back if there is an equal one.
+    /// Adds a value for which `own` bytes were charged; they are released if an equal one exists.
     pub(crate) fn charged_value(&mut self, value: Value, own: usize, meter: &mut Meter) -> Result<ValueId, ReadError> {
         if let Some(known) = self.find_value(&value) {
-            meter.give_back(own);
+            meter.release(own);
             return Ok(known);
         }
         meter.charge(entry::<Value>())?;

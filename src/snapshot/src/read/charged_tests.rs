@@ -1,4 +1,4 @@
-//! What is counted of a file is what lives of it.
+//! The counted memory of a file is the memory that is allocated.
 #![allow(clippy::unwrap_used)]
 
 use super::document::Document;
@@ -16,9 +16,9 @@ fn list_of(items: &[u8]) -> Vec<u8> {
     [b"\x80\x04}\x8c\x01x](", items, b"es."].concat()
 }
 
-/// Small things of every kind, each 20,000 times, which take many times their size in the file.
+/// Small objects of every kind, each 20,000 times, which take many times their size in the file.
 #[test]
-fn the_memory_of_a_pickles_objects_is_counted() {
+fn memory_of_pickled_objects_is_counted() {
     for item in [
         b"]".as_slice(),
         b"}",
@@ -48,15 +48,15 @@ fn the_memory_of_a_pickles_objects_is_counted() {
         .unwrap();
         let (lives, counted) = (document.room() as u64, meter.used());
         assert!(lives > 100_000, "{text}: {lives}");
-        // The stack is counted, too, and the room that it grew to.
+        // The stack is counted too, at the capacity that it grew to.
         let stack = 3 * 8 * 32_768;
         assert!((lives..=lives + stack).contains(&counted), "{text}: {lives} {counted}");
     }
 }
 
-/// One event after the other is a document, which is forgotten before the next one.
+/// Each event is a document of its own, which is freed before the next one.
 #[test]
-fn what_json_no_longer_needs_is_given_back() {
+fn memory_of_finished_json_events_is_released() {
     let event = r#"{"action": "snapshot", "time_us": 1795208136043549, "user_metadata": {"a": [1, 2, 3]}, "frames": [], "x": 1}"#;
     let read = |events: usize| {
         let text = format!("{{\"device_traces\": [[{}]]}}", vec![event; events].join(", "));

@@ -7,7 +7,7 @@ use super::opcode::Opcode;
 use super::pickle::{Machine, Stop};
 
 impl Machine<'_> {
-    /// The opcodes that make or fill lists, tuples and dicts; all others are errors.
+    /// Executes an opcode that makes or fills a list, tuple or dict; all others are errors.
     pub(super) fn container(&mut self, byte: u8) -> Result<(), Stop> {
         let opcode = Opcode(byte);
         match byte {
@@ -65,7 +65,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A call, of what makes an empty dict.
+    /// Executes a call, which is allowed only if it makes an empty dict.
     fn reduce(&mut self, opcode: Opcode) -> Result<(), Stop> {
         let floor = self.floor();
         let from = self.stack.len().checked_sub(2).filter(|from| *from >= floor);
@@ -89,7 +89,8 @@ impl Machine<'_> {
         }
     }
 
-    /// What the lists and dicts on the stack come to where the file ends, with what was on its way into them.
+    /// Returns the unfinished value at the end of a truncated file: completes the lists and dicts on the stack with
+    /// their pending items.
     pub(super) fn unwind(&mut self) -> Result<Option<Node>, Stop> {
         loop {
             let mark = self.marks.pop();
@@ -100,7 +101,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Puts the stack from there on into what is below, as far as it is whole.
+    /// Moves the complete items of the stack from `from` on into the container below.
     fn fold(&mut self, from: usize) -> Result<(), Stop> {
         let target = from.checked_sub(1).and_then(|below| self.stack.get(below));
         let Some(Node::Object(id)) = target.copied() else {
@@ -113,7 +114,7 @@ impl Machine<'_> {
                 let is_text = |node: &Node| matches!(node, Node::Text(_));
                 let keys = self.stack[from..].iter().step_by(2).take_while(|key| is_text(key));
                 let whole = from + 2 * keys.count();
-                // What stands where a key should be is on its way into the value before.
+                // An item in the position of a key belongs to the value before it.
                 if let [Node::Object(list), _, ..] = self.stack[whole.min(self.stack.len()).saturating_sub(1)..]
                     && whole > from
                     && let Object::List(_) = self.document.object(list)
@@ -136,13 +137,13 @@ impl Machine<'_> {
         self.push(node)
     }
 
-    /// The stack from there on, as items of an object.
+    /// Removes the stack from `from` on and returns it as items of an object.
     fn split_off(&mut self, from: usize) -> Result<Vec<Node>, Stop> {
         self.meter.charge(heap(size_of_val(&self.stack[from..])))?;
         Ok(self.stack.drain(from..).collect())
     }
 
-    /// Moves the stack from there on into the list below.
+    /// Moves the stack from `from` on into the list below.
     fn append(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
         let target = from.checked_sub(1).filter(|below| *below >= self.floor());
         let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
@@ -158,7 +159,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Moves the stack's pairs from there on into the dict below.
+    /// Moves the pairs of the stack from `from` on into the dict below.
     fn set(&mut self, opcode: Opcode, from: usize) -> Result<(), Stop> {
         let target = from.checked_sub(1).filter(|below| *below >= self.floor());
         let Node::Object(id) = self.stack[target.ok_or(PickleError::Stack(opcode))?] else {
@@ -177,7 +178,7 @@ impl Machine<'_> {
     }
 }
 
-/// The stack's end as keys and values.
+/// Groups items of the stack into keys and values.
 fn pairs(opcode: Opcode, items: &[Node]) -> Result<impl ExactSizeIterator<Item = Pair> + '_, PickleError> {
     let (pairs, rest) = items.as_chunks::<2>();
     if !rest.is_empty() {

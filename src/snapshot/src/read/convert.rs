@@ -1,4 +1,4 @@
-//! A document becomes a snapshot: which keys are known, and what stands for those that old versions did not write.
+//! Converts a document into a snapshot: the known keys, and the defaults of keys that old versions did not write.
 
 use super::document::{Document, Node, Pair};
 use super::error::{ReadError, at, printable};
@@ -8,11 +8,11 @@ use crate::ids::StackId;
 use crate::names;
 use crate::types::{Action, Annotation, Block, BlockState, Segment, SegmentType, Snapshot, TraceEntry};
 
-/// PyTorch's size of segments of small blocks.
+/// Size of PyTorch's segments for small blocks, in bytes.
 const SMALL_SEGMENT: u64 = 2 << 20;
 
 impl Converter<'_> {
-    /// The whole of it: a dict, or as `torch.cuda.memory_snapshot()` has it, the list of segments alone.
+    /// Converts a whole document: a dict, or only the list of segments that `torch.cuda.memory_snapshot()` returns.
     pub(crate) fn snapshot(&mut self, document: &Document, node: Node) -> Result<Snapshot, ReadError> {
         let mut snapshot = Snapshot::default();
         if document.list(node).is_ok() {
@@ -34,11 +34,11 @@ impl Converter<'_> {
         Ok(snapshot)
     }
 
-    /// One key of the outermost dict.
+    /// Converts one key of the outermost dict.
     pub(crate) fn part(&mut self, into: &mut Snapshot, document: &Document, pair: Pair) -> Result<(), ReadError> {
         let (key, value) = pair;
         match key {
-            // Those of a file that is cut off are not kept.
+            // The segments of a truncated file are not kept.
             Node::Text(names::SEGMENTS) if self.damage.as_ref().is_some_and(|damage| damage.cut.is_some()) => {}
             Node::Text(names::SEGMENTS) => {
                 into.segments = self.list(document, value, Converter::segment).map_err(at("segments"))?;
@@ -77,7 +77,7 @@ impl Converter<'_> {
         mut item: impl FnMut(&mut Self, &Document, Node) -> Result<T, ReadError>,
     ) -> Result<Vec<T>, ReadError> {
         let (_, nodes) = document.list(node)?;
-        self.meter.look(nodes.len() as u64)?;
+        self.meter.visit(nodes.len() as u64)?;
         let mut items = Vec::new();
         self.meter.reserve(&mut items, nodes.len())?;
         for (i, node) in nodes.iter().enumerate() {
@@ -87,7 +87,7 @@ impl Converter<'_> {
         Ok(items)
     }
 
-    /// The entries of a device's trace.
+    /// Converts the entries of a device's trace.
     fn entries(&mut self, document: &Document, node: Node, device: usize) -> Result<Vec<TraceEntry>, ReadError> {
         let last = document.list(node)?.1.len();
         let mut number = 0;
@@ -104,10 +104,11 @@ impl Converter<'_> {
         Ok(entries?.into_iter().flatten().collect())
     }
 
-    /// A dict's pairs. Counted each time: one dict of a million keys may stand in a list a million times.
+    /// Returns a dict's pairs. They are counted each time: a list may contain the same dict of a million keys a million
+    /// times.
     fn pairs<'d>(&mut self, document: &'d Document, node: Node) -> Result<&'d [Pair], ReadError> {
         let (_, pairs) = document.dict(node)?;
-        self.meter.look(pairs.len() as u64)?;
+        self.meter.visit(pairs.len() as u64)?;
         Ok(pairs)
     }
 
@@ -302,19 +303,19 @@ impl Converter<'_> {
     }
 }
 
-/// Whether it is a dict with what every snapshot has.
+/// Whether the node is a dict with the keys that every snapshot has.
 pub(crate) fn is_snapshot(document: &Document, node: Node) -> bool {
     let is = |(key, _): &Pair| matches!(key, Node::Text(names::SEGMENTS | names::DEVICE_TRACES));
     document.dict(node).is_ok_and(|(_, pairs)| pairs.iter().any(is))
 }
 
-/// A dict of snapshots.
+/// Returns the error for a dict of several snapshots.
 pub(crate) fn several(snapshots: usize) -> ReadError {
     let found = format!("a dict of {snapshots} snapshots: save one to a file of its own");
     ReadError::shape("one snapshot", found)
 }
 
-/// A dict that has nothing of a snapshot.
+/// Returns the error for a dict without any key of a snapshot.
 pub(crate) fn no_snapshot() -> ReadError {
     ReadError::shape("the keys segments and device_traces", "a dict without either")
 }

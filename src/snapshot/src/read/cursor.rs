@@ -1,8 +1,8 @@
-//! Bytes, taken one after the other.
+//! Reads bytes sequentially.
 
 use super::error::PickleError;
 
-/// Where a pickle is read.
+/// The read position in a pickle.
 #[derive(Clone)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -14,7 +14,7 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at: 0 }
     }
 
-    /// Bytes taken so far.
+    /// Returns the number of bytes read so far.
     pub(crate) fn position(&self) -> u64 {
         self.at as u64
     }
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Up to the next line feed, which is taken too.
+    /// Reads up to the next line feed, which is consumed too.
     pub(crate) fn line(&mut self) -> Result<&'a [u8], PickleError> {
         let rest = &self.bytes[self.at..];
         let end = rest.iter().position(|byte| *byte == b'\n');

@@ -1,22 +1,22 @@
-//! What a file lacks that is read all the same.
+//! What is missing or malformed in a damaged file that was still read.
 
 use super::error::ReadError;
 
-/// What of a file is not in the snapshot that was read of it: [`Snapshot::from_damaged`](crate::Snapshot::from_damaged).
+/// The parts of a file that are not in the snapshot: see [`Snapshot::from_damaged`](crate::Snapshot::from_damaged).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Entries of the traces that are not as PyTorch writes them, and are left out.
+    /// Number of trace entries that PyTorch would not write, and that are left out.
     pub odd_entries: u64,
-    /// Where the first of them is, and what is wrong with it.
+    /// Position of the first of them, and what is wrong with it.
     pub first_odd: Option<String>,
-    /// Where the file ends too early.
+    /// Where the file ends too early, if it does.
     pub cut: Option<String>,
-    /// Something follows the snapshot, which is not read.
+    /// Whether data follows the snapshot, which is not read.
     pub more: bool,
 }
 
 impl Damage {
-    /// Counts an entry; errors that are not of its shape stay errors.
+    /// Counts a malformed entry. Errors of other kinds are returned.
     pub(crate) fn odd(&mut self, error: ReadError) -> Result<(), ReadError> {
         if !matches!(error, ReadError::Shape { .. }) {
             return Err(error);

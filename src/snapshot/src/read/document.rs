@@ -1,4 +1,4 @@
-//! What a file holds before it is known to be a snapshot: Python's values, in arenas.
+//! The content of a file before it is converted to a snapshot: Python values in arenas.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use super::error::ReadError;
 use super::limits::{Meter, room, shared};
 use crate::ids::TextId;
 
-/// A value, in 8 bytes: most of a file's memory are these. What is large or may be shared is elsewhere and has a number here.
+/// A value in 8 bytes. Most of a file's memory consists of these. Large and shared data is in the arenas, and has a
+/// number here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Node {
     None,
@@ -20,20 +21,20 @@ pub(crate) enum Node {
     Float(u32),
     Text(TextId),
     Object(ObjectId),
-    /// A class that a pickle names and that stands for plain values. It is never called.
+    /// A class named by a pickle that stands for plain values. It is never called.
     Class(Class),
 }
 
 /// The classes that a pickle may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// A dict that can do more: `OrderedDict`, `defaultdict`.
+    /// A kind of dict: `OrderedDict`, `defaultdict`.
     Dict,
-    /// What a `defaultdict` makes where nothing is.
+    /// The factory of a `defaultdict`.
     Default,
 }
 
-/// What a node says that is a number.
+/// The value of a numeric node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     Int(i64),
@@ -48,18 +49,18 @@ pub(crate) type Pair = (Node, Node);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ObjectId(u32);
 
-/// What is large, and what can hold others, and itself.
+/// A large value, or a container, which may contain itself.
 #[derive(Debug)]
 pub(crate) enum Object {
     Bytes(Arc<[u8]>),
     List(Vec<Node>),
     Tuple(Vec<Node>),
-    /// As set, one after the other: of equal keys the last counts.
+    /// Pairs in the order in which they were set; the last of equal keys counts.
     Dict(Vec<Pair>),
 }
 
 impl Object {
-    /// Bytes of memory of what it holds.
+    /// Returns the bytes of memory of its content.
     fn room(&self) -> usize {
         match self {
             Object::Bytes(bytes) => shared(bytes),
@@ -73,12 +74,12 @@ impl Object {
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     objects: Vec<Object>,
-    /// The bits of numbers that a node has no room for.
+    /// The bits of numbers that do not fit into a node.
     words: Vec<u64>,
 }
 
 impl Document {
-    /// An object whose items are charged already.
+    /// Adds an object whose items are already charged.
     pub(crate) fn add(&mut self, object: Object, meter: &mut Meter) -> Result<Node, ReadError> {
         let number = ObjectId(self.objects.len() as u32);
         meter.push(&mut self.objects, object)?;
@@ -115,7 +116,7 @@ impl Document {
         }
     }
 
-    /// The object of a number; every [`ObjectId`] came from [`Document::add`].
+    /// Returns an object; every [`ObjectId`] came from [`Document::add`].
     pub(crate) fn object(&self, id: ObjectId) -> &Object {
         &self.objects[id.0 as usize]
     }
@@ -124,26 +125,26 @@ impl Document {
         &mut self.objects[id.0 as usize]
     }
 
-    /// Whether it is a list, tuple or dict.
+    /// Whether the node is a list, tuple or dict.
     pub(crate) fn holds_others(&self, node: Node) -> bool {
         matches!(node, Node::Object(id) if !matches!(self.object(id), Object::Bytes(_)))
     }
 
-    /// Forgets everything; the arenas' memory is used again.
+    /// Removes everything and keeps the arenas' memory for reuse.
     pub(crate) fn clear(&mut self, meter: &mut Meter) {
         for object in self.objects.drain(..) {
-            meter.give_back(object.room());
+            meter.release(object.room());
         }
         self.words.clear();
     }
 
-    /// Bytes of memory of what is in it.
+    /// Returns the bytes of memory of its content.
     #[cfg(test)]
     pub(crate) fn room(&self) -> usize {
         self.objects.iter().map(Object::room).sum::<usize>() + room(&self.objects) + room(&self.words)
     }
 
-    /// What a node is, for people.
+    /// Returns the kind of a node, for messages.
     pub(crate) fn kind(&self, node: Node) -> &'static str {
         match node {
             Node::None => "None",
@@ -166,9 +167,9 @@ impl Document {
 mod tests {
     use super::*;
 
-    /// A file of a hundred megabytes has as many of them.
+    /// A file of a hundred megabytes has about as many of them.
     #[test]
-    fn a_node_has_8_bytes() {
+    fn node_has_8_bytes() {
         assert_eq!(size_of::<Node>(), 8);
     }
 }

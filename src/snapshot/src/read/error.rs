@@ -1,21 +1,21 @@
-//! Why a file could not be read.
+//! Errors of reading a file.
 
 use std::path::PathBuf;
 
 use super::opcode::Opcode;
 
-/// What helps where a real snapshot is too much.
+/// Advice for a real snapshot that is too large.
 const FEWER: &str = "record fewer events (max_entries of _record_memory_history())";
 
-/// Why a snapshot could not be read. Nothing of the file was run, and nothing of it is kept.
+/// Why a snapshot could not be read. No code of the file was run, and nothing of it is kept.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system would not give the file's bytes.
+    /// The file could not be read.
     #[error("reading {}: {source}", path.display().to_string().escape_debug())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file or what it unpacks to is larger than [`Limits::input`](crate::Limits::input).
@@ -26,17 +26,17 @@ pub enum ReadError {
     TooLarge {
         /// The limit.
         limit: u64,
-        /// It was gzip's output that did not end.
+        /// Whether the unpacked content is too large, not the file.
         unpacked: bool,
     },
-    /// What the file unpacks to is more than files of its size do, by [`Limits::gzip_ratio`](crate::Limits) or
+    /// The file unpacks to much more than real files of its size, according to [`Limits::gzip_ratio`](crate::Limits) or
     /// [`Limits::file_ratio`](crate::Limits).
     #[error(
         "the snapshot is larger than {limit} bytes once unpacked, too much for a file that is compressed to {packed} bytes: if it is \
          no hostile one, unpack it first (gzip -d)"
     )]
     Packed {
-        /// Bytes of the file.
+        /// Size of the file in bytes.
         packed: u64,
         /// The limit.
         limit: u64,
@@ -44,15 +44,15 @@ pub enum ReadError {
     /// The gzip file is damaged or cut off.
     #[error("gzip, after {unpacked} unpacked bytes: {source}")]
     Gzip {
-        /// Bytes that came out before.
+        /// Number of bytes unpacked before the error.
         unpacked: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         source: std::io::Error,
     },
     /// Neither a pickle nor JSON.
     #[error("not a snapshot: {0}; expected a pickle of protocol 2 to 5 or JSON, plain or gzipped")]
     Format(&'static str),
-    /// The pickle is damaged, cut off, or wants to run something.
+    /// The pickle is damaged, truncated, or would run something.
     #[error("pickle, byte {offset}: {kind}")]
     Pickle {
         /// Where the opcode begins, in the unpacked bytes.
@@ -63,33 +63,35 @@ pub enum ReadError {
     /// The JSON is damaged or cut off.
     #[error("JSON: {0}")]
     Json(serde_json::Error),
-    /// Well-formed, but not what a snapshot looks like.
+    /// The file is well-formed, but does not have the shape of a snapshot.
     #[error("{}: expected {expected}, found {found}", at_place(path))]
     Shape {
-        /// Where: `segments[3].blocks[0].size`.
+        /// The position, such as `segments[3].blocks[0].size`.
         path: String,
-        /// What PyTorch writes there.
+        /// What PyTorch would write there.
         expected: &'static str,
         /// What is there.
         found: String,
     },
-    /// The content would take more memory than files of its size do: [`Limits::memory_ratio`](crate::Limits) and the like.
+    /// The content would take much more memory than that of real files of its size: see
+    /// [`Limits::memory_ratio`](crate::Limits) and the other limits.
     #[error("{}: the content takes more than {limit} bytes of memory, {bound}", at_place(place))]
     Memory {
-        /// Where: as with [`ReadError::Shape`], or the byte of a pickle or line and column of JSON.
+        /// The position, as in [`ReadError::Shape`], or the byte of a pickle, or line and column of JSON.
         place: String,
         /// The limit.
         limit: u64,
-        /// What sets it.
+        /// The limit that applies.
         bound: Bound,
     },
-    /// What the content shares would come to more than files of its size do: [`Limits::values_ratio`](crate::Limits).
+    /// Expanded, the shared values of the content would be many more than those of real files of its size: see
+    /// [`Limits::values_ratio`](crate::Limits).
     #[error(
         "{}: the content stands for more than {limit} values, too many for a file of its size: damaged or hostile?",
         at_place(place)
     )]
     Shared {
-        /// Where, as with [`ReadError::Shape`].
+        /// The position, as in [`ReadError::Shape`].
         place: String,
         /// The limit.
         limit: u64,
@@ -100,14 +102,14 @@ fn at_place(path: &str) -> &str {
     if path.is_empty() { "the snapshot" } else { path }
 }
 
-/// What sets the limit of a file's memory.
+/// The limit that applies to a file's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The size of its content: [`Limits::memory_ratio`](crate::Limits).
     Content,
-    /// The size that it is compressed to, [`Limits::file_ratio`](crate::Limits): unpacked, it may take more.
+    /// Its compressed size, [`Limits::file_ratio`](crate::Limits): the unpacked file may take more.
     Compressed,
-    /// Nothing of its own, [`Limits::memory`](crate::Limits): real ones of long programs may be as large.
+    /// The limit for all files, [`Limits::memory`](crate::Limits): real snapshots of long programs may reach it.
     Any,
 }
 
@@ -131,10 +133,10 @@ pub enum PickleError {
     /// The file is cut off.
     #[error("cut off: {needed} more byte{} expected", if *needed == 1 { "" } else { "s" })]
     Truncated {
-        /// At least so many.
+        /// Least number of missing bytes.
         needed: u64,
     },
-    /// The file is written with a newer pickle, or not a pickle.
+    /// The file has a newer pickle protocol, or is not a pickle.
     #[error("protocol {0} is not known, 2 to 5 are")]
     Protocol(u8),
     /// The pickle would import something.
@@ -148,24 +150,24 @@ pub enum PickleError {
     /// The pickle would call something or make an object of a class.
     #[error("{0} would run code; not run")]
     Code(Opcode),
-    /// Nothing a snapshot needs.
+    /// Snapshots do not use this opcode.
     #[error("{0} is not used by snapshots and not supported")]
     Unsupported(Opcode),
-    /// No opcode at all.
+    /// The byte is not an opcode.
     #[error("{0:#04x} is no opcode")]
     Unknown(u8),
-    /// The opcode takes more than there is.
+    /// The opcode needs more items than the stack has.
     #[error("{0} finds too little on the stack")]
     Stack(Opcode),
-    /// The opcode takes another kind of thing.
+    /// The opcode needs an item of another kind.
     #[error("{opcode} expects {expected}")]
     Kind {
         /// The opcode.
         opcode: Opcode,
-        /// What should be there.
+        /// The expected kind.
         expected: &'static str,
     },
-    /// A reference to what was never kept.
+    /// A reference to a memo number that was never set.
     #[error("nothing is kept under number {0}")]
     Memo(u32),
     /// An integer of more than 64 bits.
@@ -174,7 +176,7 @@ pub enum PickleError {
 }
 
 impl ReadError {
-    /// The same error, told from one level further out.
+    /// Adds the name of the enclosing level to the error's position.
     pub(crate) fn within(mut self, outer: impl FnOnce() -> String) -> ReadError {
         if let Some(path) = self.place() {
             let dot = if path.is_empty() || path.starts_with('[') {
@@ -187,7 +189,7 @@ impl ReadError {
         self
     }
 
-    /// The same error, met where JSON was read up to there.
+    /// Adds to the error's position how far the JSON was read.
     pub(crate) fn before(mut self, line: usize, column: usize) -> ReadError {
         let before = format!("before line {line}, column {column}");
         match &mut self {
@@ -218,13 +220,13 @@ impl ReadError {
     }
 }
 
-/// A text of a file as a message may show it: short, and without what steers a terminal.
+/// Returns a text of a file for a message: shortened, and without control characters.
 pub(crate) fn printable(text: &str) -> String {
     let cut: String = text.chars().take(60).collect();
     cut.escape_debug().to_string()
 }
 
-/// For `map_err`: the error is about the value under this key.
+/// Returns a function for `map_err` that adds this key to the error's position.
 pub(crate) fn at(key: &'static str) -> impl FnOnce(ReadError) -> ReadError {
     move |error| error.within(|| key.to_owned())
 }

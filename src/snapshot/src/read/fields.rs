@@ -1,4 +1,4 @@
-//! One value of a file as the Rust type it should have.
+//! Converts single values of a file to their Rust types.
 
 use super::document::{Document, Node, Number, Object, ObjectId, Pair};
 use super::error::ReadError;
@@ -19,9 +19,10 @@ impl Document {
         Err(ReadError::shape(expected, self.found(node)))
     }
 
-    /// The number that a node is. What went through a table of floats is a number still.
+    /// Returns the number of a node. Floats that are whole numbers are accepted, because tools that use tables of
+    /// floats write them.
     fn whole(&self, node: Node) -> Option<Number> {
-        /// Up to here every integer is a float.
+        /// Up to here every integer is exact as a float.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match self.number(node) {
             Some(Number::Float(value)) if value.fract() == 0.0 && value.abs() <= EXACT => {
@@ -31,7 +32,7 @@ impl Document {
         }
     }
 
-    /// A size, time or count.
+    /// Converts a size, time or count.
     pub(crate) fn size(&self, node: Node) -> Result<u64, ReadError> {
         match self.whole(node) {
             Some(Number::Int(value)) if value >= 0 => Ok(value.cast_unsigned()),
@@ -40,7 +41,7 @@ impl Document {
         }
     }
 
-    /// An address or number of 64 bits. PyTorch's own pickler writes those above 2^63 as negative.
+    /// Converts an address or number of 64 bits. PyTorch's own pickler writes numbers above 2^63 as negative.
     pub(crate) fn word(&self, node: Node) -> Result<u64, ReadError> {
         match self.whole(node) {
             Some(Number::Int(value)) => Ok(value.cast_unsigned()),
@@ -56,7 +57,7 @@ impl Document {
         }
     }
 
-    /// A line of a source file. Python's -1, where an instruction has none, is 2^64 - 1 in PyTorch's snapshots.
+    /// Converts a line number. Python's -1 for an instruction without a line is 2^64 - 1 in PyTorch's snapshots.
     pub(crate) fn line(&self, node: Node) -> Result<i64, ReadError> {
         match self.number(node) {
             Some(Number::Unsigned(value)) => Ok(value.cast_signed()),
@@ -83,7 +84,7 @@ impl Document {
         }
     }
 
-    /// The private pool's pair of numbers; JSON has a list for it.
+    /// Converts the private pool's pair of numbers, which is a list in JSON.
     pub(crate) fn pair(&self, node: Node) -> Result<(u64, u64), ReadError> {
         match self.list(node) {
             Ok((_, &[first, second])) => Ok((self.word(first)?, self.word(second)?)),
@@ -91,7 +92,7 @@ impl Document {
         }
     }
 
-    /// A list or tuple and its items.
+    /// Returns a list or tuple and its items.
     pub(crate) fn list(&self, node: Node) -> Result<(ObjectId, &[Node]), ReadError> {
         if let Node::Object(id) = node
             && let Object::List(items) | Object::Tuple(items) = self.object(id)
@@ -101,7 +102,7 @@ impl Document {
         self.wrong(node, "a list")
     }
 
-    /// A dict and its pairs, as set.
+    /// Returns a dict and its pairs, in the order in which they were set.
     pub(crate) fn dict(&self, node: Node) -> Result<(ObjectId, &[Pair]), ReadError> {
         if let Node::Object(id) = node
             && let Object::Dict(pairs) = self.object(id)
@@ -112,7 +113,7 @@ impl Document {
     }
 }
 
-/// What must be there.
+/// Returns the value of a required key.
 pub(crate) fn required<T>(value: Option<T>, name: &'static str) -> Result<T, ReadError> {
     value.ok_or_else(|| ReadError::shape("this key, which every snapshot has", "nothing").within(|| name.to_owned()))
 }

@@ -1,7 +1,7 @@
-//! The JSON form: the same dicts and lists. PyTorch's web viewer tries it before pickle.
+//! Reads the JSON form, which has the same dicts and lists as the pickle. PyTorch's web viewer tries it before pickle.
 //!
-//! JSON cannot share, so a file repeats its call stacks. Segments and events are therefore converted one at a time, and only
-//! one of them is in memory as a document.
+//! JSON has no references, so a file repeats its call stacks. Segments and events are therefore converted one at a
+//! time, and only one of them is in memory as a document.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::values::Converter;
 use crate::names;
 use crate::types::{Snapshot, TraceEntry};
 
-/// Reads JSON. Everything but the tables is in the answer.
+/// Reads JSON. Returns everything except the tables.
 pub(crate) fn load(bytes: &[u8], converter: Converter<'_>) -> Result<(Snapshot, Option<Damage>), ReadError> {
     let mut loader = Loader {
         converter,
@@ -52,9 +52,9 @@ pub(crate) fn load(bytes: &[u8], converter: Converter<'_>) -> Result<(Snapshot, 
 struct Loader<'a> {
     converter: Converter<'a>,
     document: Document,
-    /// The events of each device so far, which stay here where the file ends.
+    /// The events of each device so far; kept here so that they remain if the file ends early.
     traces: Vec<Vec<TraceEntry>>,
-    /// What serde's errors have no room for.
+    /// The error that serde's error type cannot carry.
     failure: Option<ReadError>,
 }
 
@@ -64,7 +64,7 @@ impl Loader<'_> {
         E::custom("")
     }
 
-    /// The error that is kept happened further in.
+    /// Adds the enclosing level to the position of the stored error.
     fn within(&mut self, outer: impl FnOnce() -> String) {
         self.failure = self.failure.take().map(|error| error.within(outer));
     }
@@ -75,7 +75,7 @@ impl Loader<'_> {
     }
 }
 
-/// The outermost value.
+/// Deserializes the outermost value.
 struct Root<'l, 'a>(&'l mut Loader<'a>);
 
 impl<'de> DeserializeSeed<'de> for Root<'_, '_> {
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Root<'_, '_> {
         let loader = self.0;
         let mut snapshot = Snapshot::default();
         let mut known = false;
-        // Of a dict that is none itself.
+        // For a dict that is not a snapshot itself but may contain one.
         let (mut within, mut snapshots) = (None, 0);
         while let Some(key) = json.next_key_seed(Any(loader))? {
             known |= matches!(key, Node::Text(names::SEGMENTS | names::DEVICE_TRACES));
@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for Root<'_, '_> {
     }
 }
 
-/// A list whose elements become something one after the other.
+/// Deserializes a list, and converts its elements one at a time.
 struct Elements<'l, 'a, F> {
     loader: &'l mut Loader<'a>,
     convert: F,
@@ -187,7 +187,7 @@ where
     }
 }
 
-/// One list of events per device.
+/// Deserializes one list of events per device.
 struct Traces<'l, 'a>(&'l mut Loader<'a>);
 
 impl<'de> DeserializeSeed<'de> for Traces<'_, '_> {
@@ -207,7 +207,7 @@ impl<'de> Visitor<'de> for Traces<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<(), A::Error> {
         let loader = self.0;
-        // Of equal keys the last counts.
+        // The last of equal keys counts.
         loader.traces.clear();
         let mut device = 0;
         loop {
@@ -223,7 +223,7 @@ impl<'de> Visitor<'de> for Traces<'_, '_> {
     }
 }
 
-/// The events of one device.
+/// Deserializes the events of one device.
 struct Events<'l, 'a> {
     loader: &'l mut Loader<'a>,
     device: usize,
@@ -266,7 +266,7 @@ impl<'de> Visitor<'de> for Events<'_, '_> {
     }
 }
 
-/// Any value, into the document.
+/// Deserializes any value into the document.
 struct Any<'l, 'a>(&'l mut Loader<'a>);
 
 impl<'de> DeserializeSeed<'de> for Any<'_, '_> {

@@ -1,4 +1,4 @@
-//! How much a file may take of this machine, whatever it says.
+//! Limits on the memory and time for reading a file, whatever it claims.
 
 use super::error::{Bound, ReadError};
 
@@ -7,33 +7,35 @@ const MIB: u64 = 1 << 20;
 /// Bytes of memory that every file may take.
 const LEAST: u64 = 64 * MIB;
 
-/// Bytes of memory that a file may take beyond [`Limits::file_ratio`]: a compressed one of a megabyte may be a large one.
+/// Bytes of memory that a file may take in addition to [`Limits::file_ratio`]: a compressed file of a megabyte may have
+/// much content.
 const LEAST_PACKED: u64 = 256 * MIB;
 
-/// Values that every file may stand for.
+/// Number of values that every file may have when expanded.
 const LEAST_VALUES: u64 = 4 << 20;
 
-/// How much a snapshot may take of this machine.
+/// Limits on the resources for reading a snapshot.
 ///
-/// Memory is what lives at a time while a file is read: its bytes, what they are unpacked to, what is made of them. Real files
-/// take five times their unpacked size at most; a hostile one of a few kilobytes can ask for terabytes. Reading stops with an
-/// error where a limit is reached. A file may take as much as the lowest of the three limits of memory allows: with the
-/// defaults 0.2 GiB for 10 MB, 1.6 GiB for 100 MB, and 4 GiB for those of 260 MB and more, and never more than 0.5 GiB for one
-/// that is compressed to a megabyte.
+/// Memory means all that is allocated at a time while a file is read: its bytes, the unpacked bytes, and the objects
+/// made from them. Real files take at most five times their unpacked size; a hostile file of a few kilobytes can ask
+/// for terabytes. Reading stops with an error when a limit is reached. The lowest of the three memory limits applies:
+/// with the defaults 0.2 GiB for 10 MB, 1.6 GiB for 100 MB, and 4 GiB for 260 MB and more, and never more than 0.5 GiB
+/// for a file compressed to a megabyte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the file, and of what gzip makes of it.
+    /// Most bytes of the file, and of its unpacked content.
     pub input: u64,
-    /// Bytes of what gzip makes of the file, for each of the file's, beyond 64 MiB. Real ones have 10 to 150.
+    /// Most unpacked bytes for each byte of a gzip file, in addition to 64 MiB. Real files have 10 to 150.
     pub gzip_ratio: u64,
-    /// Bytes of memory for each byte of the unpacked file, beyond 64 MiB.
+    /// Most bytes of memory for each byte of the unpacked file, in addition to 64 MiB.
     pub memory_ratio: u64,
-    /// Bytes of memory for each byte of the file as it is, beyond 256 MiB: what a compressed one says that it unpacks to earns
-    /// it no more.
+    /// Most bytes of memory for each byte of the file on disk, in addition to 256 MiB. A compressed file does not get
+    /// more memory by unpacking to more.
     pub file_ratio: u64,
-    /// Bytes of memory, whatever the file's size.
+    /// Most bytes of memory, whatever the file's size.
     pub memory: u64,
-    /// Values for each byte of the unpacked file, beyond 4 million: those that are shared count wherever they stand.
+    /// Most values for each byte of the unpacked file, in addition to 4 million. Shared values count each time they
+    /// occur.
     pub values_ratio: u64,
 }
 
@@ -51,19 +53,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of memory that a file may take, however much it unpacks to.
+    /// Returns the bytes of memory that a file may take, however much it unpacks to.
     fn packed(&self, file: u64) -> u64 {
         let earned = file.saturating_mul(self.file_ratio).saturating_add(LEAST_PACKED);
         self.memory.min(earned)
     }
 
-    /// Bytes that gzip may make of a file.
+    /// Returns the most bytes that a file may unpack to.
     pub(crate) fn unpacked(&self, file: u64) -> u64 {
         let most = self.input.min(self.packed(file));
         most.min(file.saturating_mul(self.gzip_ratio).saturating_add(LEAST))
     }
 
-    /// For a file of a size, and of a size unpacked; the same for one that is not compressed.
+    /// Makes a meter for a file from its size and its unpacked size, which are equal for an uncompressed file.
     pub(crate) fn meter(&self, file: u64, unpacked: u64) -> Meter {
         let earned = unpacked.saturating_mul(self.memory_ratio).saturating_add(LEAST);
         let packed = self.packed(file);
@@ -81,7 +83,7 @@ impl Limits {
     }
 }
 
-/// Counts what lives of a file, before it does.
+/// Counts the memory of a file, before it is allocated.
 #[derive(Debug)]
 pub(crate) struct Meter {
     used: u64,
@@ -92,7 +94,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Bytes that are about to be taken.
+    /// Counts bytes that are about to be allocated.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), ReadError> {
         self.used = self.used.saturating_add(bytes as u64);
         if self.used > self.limit {
@@ -106,33 +108,34 @@ impl Meter {
         Ok(())
     }
 
-    /// Bytes that were charged and are free again.
-    pub(crate) fn give_back(&mut self, bytes: usize) {
+    /// Uncounts bytes that were charged and have been freed.
+    pub(crate) fn release(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes as u64);
     }
 
-    /// Makes room for so many more, and for twice as many as there were if there were some: appending stays linear.
+    /// Reserves space for `more` items, and at least doubles the capacity of a non-empty vector, so that appending
+    /// stays linear.
     pub(crate) fn reserve<T>(&mut self, to: &mut Vec<T>, more: usize) -> Result<(), ReadError> {
         let (length, capacity) = (to.len(), to.capacity());
         if capacity - length < more {
             let wanted = (length + more).max(2 * capacity);
-            // Both are there while one is copied to the other.
+            // Both buffers exist while one is copied to the other.
             self.charge(heap(wanted * size_of::<T>()))?;
             to.reserve_exact(wanted - length);
-            self.give_back(heap(capacity * size_of::<T>()));
+            self.release(heap(capacity * size_of::<T>()));
         }
         Ok(())
     }
 
-    /// Appends one.
+    /// Appends an item.
     pub(crate) fn push<T>(&mut self, to: &mut Vec<T>, thing: T) -> Result<(), ReadError> {
         self.reserve(to, 1)?;
         to.push(thing);
         Ok(())
     }
 
-    /// Values that are about to be looked at or stood for, be it for the millionth time: they may take time and no memory.
-    pub(crate) fn look(&mut self, values: u64) -> Result<(), ReadError> {
+    /// Counts values that are about to be visited, each time they are: visits take time even if they take no memory.
+    pub(crate) fn visit(&mut self, values: u64) -> Result<(), ReadError> {
         self.values = self.values.saturating_add(values);
         if self.values > self.most_values {
             let place = String::new();
@@ -144,20 +147,20 @@ impl Meter {
         Ok(())
     }
 
-    /// Bytes that may live.
+    /// Returns the most bytes that may be allocated.
     #[cfg(test)]
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes that live now.
+    /// Returns the bytes that are allocated now.
     #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
 }
 
-/// Bytes that the system's allocator takes for a request: its own word before it, and rounding.
+/// Returns the bytes that the system's allocator takes for a request: its header word, and rounding.
 pub(crate) const fn heap(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -166,18 +169,18 @@ pub(crate) const fn heap(bytes: usize) -> usize {
     }
 }
 
-/// Bytes of a vector's memory.
+/// Returns the bytes of a vector's memory.
 pub(crate) fn room<T>(vec: &Vec<T>) -> usize {
     heap(vec.capacity() * size_of::<T>())
 }
 
-/// Bytes of what is shared, with its counts.
+/// Returns the bytes of an `Arc` slice, with its counters.
 pub(crate) fn shared<T>(things: &[T]) -> usize {
     heap(2 * size_of::<usize>() + size_of_val(things))
 }
 
-/// Bytes that one more thing takes in a hash map that grows, at worst: the map is just above half full, and beside it is the
-/// half as large one that it was.
+/// Returns the most bytes that one more item takes in a growing hash map: the map is just above half full, and the old
+/// one of half the size still exists.
 pub(crate) const fn in_map<T>() -> usize {
     4 * (size_of::<T>() + 1)
 }
@@ -188,23 +191,24 @@ mod tests {
 
     use super::*;
 
-    /// What the documentation of [`Limits`] says.
+    /// The figures in the documentation of [`Limits`].
     #[test]
-    fn a_file_earns_memory_by_its_own_size() {
+    fn memory_limit_depends_on_the_files_own_size() {
         let limits = Limits::default();
         let plain = |size: u64| limits.meter(size, size).limit();
         assert!(plain(10_000_000) < 220 << 20 && plain(100_000_000) < 1700 << 20);
         assert_eq!((plain(270_000_000), plain(u64::MAX)), (4 << 30, 4 << 30));
-        // Whatever it unpacks to.
+        // However much it unpacks to.
         assert_eq!(limits.meter(1 << 20, u64::MAX).limit(), 512 << 20);
         assert!(limits.unpacked(1 << 20) < 512 << 20 && limits.unpacked(1 << 40) == 2 << 30);
-        // Real ones take 80 bytes for each of theirs while that is less.
+        // Real files may take 80 bytes per byte while that is less.
         assert!(limits.meter(30_000_000, 400_000_000).limit() > 80 * 30_000_000);
     }
 
-    /// Only where that helps: a file that is not compressed cannot be unpacked, and none may take more than all may.
+    /// The advice to unpack is given only if it helps: not for an uncompressed file, and not at the limit for all
+    /// files.
     #[test]
-    fn a_limit_says_whether_it_is_one_of_a_compressed_file() {
+    fn limit_of_a_compressed_file_is_named() {
         let said = |file, unpacked| {
             let full = Limits::default().meter(file, unpacked).charge(usize::MAX);
             full.unwrap_err().to_string().contains("unpack it first")
@@ -213,9 +217,9 @@ mod tests {
         assert!(!said(1 << 20, 1 << 20) && !said(100 << 20, 100 << 20) && !said(1 << 30, 2 << 30));
     }
 
-    /// Which a long program's snapshot meets that is neither damaged nor hostile.
+    /// A snapshot of a long program may reach this limit although it is neither damaged nor hostile.
     #[test]
-    fn the_limit_of_all_files_blames_none() {
+    fn limit_for_all_files_does_not_blame_the_file() {
         let said = |file, unpacked| {
             let full = Limits::default().meter(file, unpacked).charge(usize::MAX);
             full.unwrap_err().to_string()
@@ -241,6 +245,6 @@ mod tests {
         assert!(numbers.capacity() < 200_000);
         let most = meter.limit();
         assert!(meter.reserve(&mut numbers, most as usize / 8).is_err());
-        assert!(numbers.capacity() < 200_000, "it is refused before it is taken");
+        assert!(numbers.capacity() < 200_000, "it is refused before it is allocated");
     }
 }

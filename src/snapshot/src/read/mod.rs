@@ -1,4 +1,4 @@
-//! From bytes to a [`Snapshot`].
+//! Reads a [`Snapshot`] from bytes.
 
 mod charged;
 #[cfg(test)]
@@ -37,39 +37,40 @@ pub use limits::Limits;
 pub use opcode::Opcode;
 
 impl Snapshot {
-    /// Reads a file: a pickle of protocol 2 to 5 or JSON, plain or gzipped, told by its content. No code in it is run.
+    /// Reads a file: a pickle of protocol 2 to 5 or JSON, plain or gzipped, recognised by its content. No code in it is
+    /// run.
     pub fn read(path: &Path) -> Result<Snapshot, ReadError> {
         Snapshot::read_within(path, &Limits::default())
     }
 
-    /// [`Snapshot::read`] with other limits.
+    /// Reads a file like [`Snapshot::read`], with other limits.
     pub fn read_within(path: &Path, limits: &Limits) -> Result<Snapshot, ReadError> {
         let bytes = unpack::file(path, limits)?;
         Snapshot::from_bytes_within(&bytes, limits)
     }
 
-    /// Reads what [`Snapshot::read`] reads, from memory.
+    /// Reads the same formats as [`Snapshot::read`], from memory.
     ///
-    /// Texts that are not UTF-8 (file names can be so) have U+FFFD in place of the bytes that are not.
+    /// In texts, such as file names, bytes that are not UTF-8 become U+FFFD.
     pub fn from_bytes(bytes: &[u8]) -> Result<Snapshot, ReadError> {
         Snapshot::from_bytes_within(bytes, &Limits::default())
     }
 
-    /// [`Snapshot::from_bytes`] with other limits.
+    /// Reads bytes like [`Snapshot::from_bytes`], with other limits.
     pub fn from_bytes_within(bytes: &[u8], limits: &Limits) -> Result<Snapshot, ReadError> {
         read(bytes, limits, None).map(|(snapshot, _)| snapshot)
     }
 
-    /// Reads what can be read of a file that [`Snapshot::from_bytes`] may refuse, and what is lacking: the entries before it is cut off, and
-    /// all but those that are not as PyTorch writes them.
+    /// Reads what it can of a file that [`Snapshot::from_bytes`] may refuse, and reports what is missing. Of a
+    /// truncated file it reads the entries before the end, and it leaves out malformed entries.
     ///
-    /// Of a file that is cut off there are no segments: those have blocks that were allocated in the part that is lacking.
+    /// The segments of a truncated file are left out, because they have blocks that were allocated in the missing part.
     pub fn from_damaged(bytes: &[u8]) -> Result<(Snapshot, Damage), ReadError> {
         read(bytes, &Limits::default(), Some(Damage::default()))
     }
 }
 
-/// Reads bytes; strictly without a `damage`.
+/// Reads bytes; strictly if `damage` is `None`.
 fn read(bytes: &[u8], limits: &Limits, damage: Option<Damage>) -> Result<(Snapshot, Damage), ReadError> {
     let file = bytes.len();
     let (mut bytes, cut) = unpack::bytes(bytes, limits)?;
@@ -87,7 +88,7 @@ fn read(bytes: &[u8], limits: &Limits, damage: Option<Damage>) -> Result<(Snapsh
         meter.charge(unpacked.len())?;
     }
     let mut tables = Tables::default();
-    // Editors on Windows put it before JSON.
+    // Editors on Windows put a byte order mark before JSON.
     let mark = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let first = bytes[mark..].iter().copied().find(|byte| !byte.is_ascii_whitespace());
     let (mut snapshot, damage) = match first {
@@ -112,7 +113,7 @@ fn read(bytes: &[u8], limits: &Limits, damage: Option<Damage>) -> Result<(Snapsh
         }
         Some(_) => return Err(ReadError::Format("unknown content")),
     };
-    // Of equal keys the last counts.
+    // The last of equal keys counts.
     meter.charge(snapshot.extra.len() * in_map::<TextId>())?;
     let mut met = HashSet::with_capacity(snapshot.extra.len());
     snapshot.extra.reverse();

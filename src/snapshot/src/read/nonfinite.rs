@@ -1,11 +1,12 @@
-//! Numbers of Python's JSON that JSON has not got: `NaN`, `Infinity` and `-Infinity`.
+//! Numbers in Python's JSON that are not valid JSON: `NaN`, `Infinity` and `-Infinity`.
 
 use std::borrow::Cow;
 
 use super::error::ReadError;
 use super::limits::Meter;
 
-/// Puts an empty text in their place, which is no number either; the JSON keeps its length. It is copied only if it has any.
+/// Replaces them by empty texts, which are not numbers either, padded so that the JSON keeps its length. It is copied
+/// only if it has any.
 pub(crate) fn replace(json: &mut Cow<'_, [u8]>, meter: &mut Meter) -> Result<(), ReadError> {
     let mut at = 0;
     while let Some((from, to)) = next(json, at) {
@@ -20,7 +21,7 @@ pub(crate) fn replace(json: &mut Cow<'_, [u8]>, meter: &mut Meter) -> Result<(),
     Ok(())
 }
 
-/// The next such word outside of texts. `at` is not within a text.
+/// Finds the next such word outside of texts. `at` must not be within a text.
 fn next(json: &[u8], mut at: usize) -> Option<(usize, usize)> {
     loop {
         at += json
@@ -42,7 +43,7 @@ fn next(json: &[u8], mut at: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Bytes of the text that begins here, with its quotes.
+/// Returns the length of the text that begins here, with its quotes.
 fn text(json: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {

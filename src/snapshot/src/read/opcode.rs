@@ -24,7 +24,7 @@ macro_rules! opcodes {
         impl Opcode {
             $(pub(crate) const $name: u8 = $byte;)*
 
-            /// Python's name of it.
+            /// Returns Python's name of the opcode.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($byte => Some(stringify!($name)),)*

@@ -1,6 +1,6 @@
-//! Pickle's machine, the part of it that makes plain values (Python: `pickletools`, PEP 307, PEP 3154, PEP 574).
+//! The part of pickle's virtual machine that makes plain values (Python: `pickletools`, PEP 307, PEP 3154, PEP 574).
 //!
-//! Nothing is imported, called or built: those opcodes are errors. What is kept is counted by the meter. There is no
+//! Nothing is imported, called or instantiated: those opcodes are errors. The meter counts all memory. There is no
 //! recursion.
 
 use super::cursor::Cursor;
@@ -12,7 +12,7 @@ use super::opcode::Opcode;
 use crate::ids::TextId;
 use crate::tables::Tables;
 
-/// Reads a pickle. The document holds what the answer refers to.
+/// Reads a pickle into the document, and returns its value.
 pub(crate) fn load(
     bytes: &[u8],
     document: &mut Document,
@@ -56,7 +56,7 @@ pub(crate) fn load(
     }
 }
 
-/// Why the machine stops before its end.
+/// Why the machine stops early.
 pub(super) enum Stop {
     Pickle(PickleError),
     Other(ReadError),
@@ -77,7 +77,7 @@ impl From<ReadError> for Stop {
 pub(super) struct Machine<'a> {
     input: Cursor<'a>,
     pub(super) stack: Vec<Node>,
-    /// Heights of the stack.
+    /// Heights of the stack at the marks.
     pub(super) marks: Vec<usize>,
     memo: Vec<Option<Node>>,
     pub(super) document: &'a mut Document,
@@ -95,7 +95,7 @@ impl<'a> Machine<'a> {
         self.push(node)
     }
 
-    /// One opcode; the answer if it was the last.
+    /// Executes one opcode. Returns the value of the pickle if it was the last.
     fn step(&mut self) -> Result<Option<Node>, Stop> {
         let byte = self.input.byte()?;
         let opcode = Opcode(byte);
@@ -104,7 +104,7 @@ impl<'a> Machine<'a> {
                 2..=5 => {}
                 other => return Err(PickleError::Protocol(other).into()),
             },
-            // Only says how far to read ahead.
+            // Only a hint for reading ahead.
             Opcode::FRAME => drop(self.input.take(8)?),
             Opcode::STOP => return Ok(Some(self.pop(opcode)?)),
             Opcode::MARK => self.meter.push(&mut self.marks, self.stack.len())?,
@@ -167,7 +167,7 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    /// The class that an opcode names, if it is one of those that stand for plain values.
+    /// Returns the class that an opcode names, if it stands for plain values.
     pub(super) fn class(&mut self, opcode: Opcode) -> Result<Option<Class>, PickleError> {
         let known = |module: &[u8], name: &[u8]| match (module, name) {
             (b"collections", b"OrderedDict" | b"defaultdict") => Some(Class::Dict),
@@ -193,7 +193,7 @@ impl<'a> Machine<'a> {
         Ok(class)
     }
 
-    /// Why an opcode is not run.
+    /// Returns the error for an opcode that is not run.
     pub(super) fn refuse(&mut self, opcode: Opcode) -> PickleError {
         match opcode.0 {
             Opcode::GLOBAL | Opcode::INST => match (self.input.line(), self.input.line()) {
@@ -227,7 +227,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What an opcode may take ends at the last mark.
+    /// Returns the height of the last mark, below which an opcode may not take items.
     pub(super) fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -243,7 +243,7 @@ impl<'a> Machine<'a> {
         Ok(top)
     }
 
-    /// POP takes a mark if that is the last thing.
+    /// Executes POP, which removes a mark if that is on top.
     fn pop_or_mark(&mut self, opcode: Opcode) -> Result<(), PickleError> {
         match self.marks.last() {
             Some(mark) if *mark == self.stack.len() => drop(self.marks.pop()),
@@ -256,14 +256,14 @@ impl<'a> Machine<'a> {
         self.marks.pop().ok_or(PickleError::Stack(opcode))
     }
 
-    /// Keeps the top of the stack under a number.
+    /// Stores the top of the stack in the memo.
     fn put(&mut self, byte: u8) -> Result<(), Stop> {
         let number = match byte {
             Opcode::BINPUT => usize::from(self.input.byte()?),
             Opcode::LONG_BINPUT => self.input.u32()? as usize,
             _ => self.memo.len(),
         };
-        // Pickle counts from 0: a number beyond the file's bytes is none of its own.
+        // Pickle numbers the memo from 0, so a number beyond the bytes read is invalid.
         if number as u64 > self.input.position() {
             return Err(PickleError::Memo(number as u32).into());
         }
@@ -282,13 +282,13 @@ impl<'a> Machine<'a> {
         self.push(kept.ok_or(PickleError::Memo(number))?)
     }
 
-    /// A little-endian integer in two's complement.
+    /// Reads a little-endian integer in two's complement.
     fn long(&mut self, length: u32) -> Result<(), Stop> {
         let bytes = self.input.take(u64::from(length))?;
         self.push_number(long(bytes).ok_or(PickleError::Integer(length))?)
     }
 
-    /// Bytes after their length, which has 1, 4 or 8 bytes.
+    /// Reads bytes after their length, which has 1, 4 or 8 bytes.
     fn counted(&mut self, byte: u8) -> Result<&'a [u8], PickleError> {
         let length = match byte {
             Opcode::SHORT_BINUNICODE | Opcode::SHORT_BINBYTES => u64::from(self.input.byte()?),
@@ -298,10 +298,10 @@ impl<'a> Machine<'a> {
         self.input.take(length)
     }
 
-    /// Python writes lone surrogates too, as for file names that are not UTF-8: they become U+FFFD.
+    /// Reads a text. Python also writes lone surrogates, for file names that are not UTF-8; they become U+FFFD.
     fn text(&mut self, byte: u8) -> Result<TextId, Stop> {
         let bytes = self.counted(byte)?;
-        // Each byte that is not UTF-8 becomes three.
+        // Each byte that is not UTF-8 becomes three bytes.
         let copy = if str::from_utf8(bytes).is_ok() {
             0
         } else {
@@ -309,12 +309,12 @@ impl<'a> Machine<'a> {
         };
         self.meter.charge(copy)?;
         let text = self.tables.charged_text(&String::from_utf8_lossy(bytes), self.meter)?;
-        self.meter.give_back(copy);
+        self.meter.release(copy);
         Ok(text)
     }
 }
 
-/// An integer in as many bytes as Python needed: 64 bits, and one more byte where an unsigned one has the highest set.
+/// Decodes an integer of at most 64 bits, which has one more byte if it is unsigned with the highest bit set.
 fn long(bytes: &[u8]) -> Option<Number> {
     let (low, high) = bytes.split_at(bytes.len().min(8));
     let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);

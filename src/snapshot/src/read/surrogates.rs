@@ -1,11 +1,13 @@
-//! Halves of characters in JSON. Python escapes file names that are not UTF-8 as lone surrogates, which are no texts elsewhere.
+//! Lone surrogates in JSON. Python writes file names that are not UTF-8 with them, but they are not valid text
+//! elsewhere.
 
 use std::borrow::Cow;
 
 use super::error::ReadError;
 use super::limits::Meter;
 
-/// Puts U+FFFD in the place of lone surrogates, as the reader of pickles does; the text keeps its length. It is copied only if it has any.
+/// Replaces lone surrogates by U+FFFD, as the pickle reader does. The JSON keeps its length, and is copied only if it
+/// has any.
 pub(crate) fn replace_lone(json: &mut Cow<'_, [u8]>, meter: &mut Meter) -> Result<(), ReadError> {
     let mut at = 0;
     while let Some(lone) = next_lone(json, at) {
@@ -18,7 +20,7 @@ pub(crate) fn replace_lone(json: &mut Cow<'_, [u8]>, meter: &mut Meter) -> Resul
     Ok(())
 }
 
-/// Where the next escape begins that is a lone surrogate. `at` is not within an escape.
+/// Finds the next escape that is a lone surrogate. `at` must not be within an escape.
 fn next_lone(json: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += json.get(at..)?.iter().position(|byte| *byte == b'\\')?;
@@ -26,13 +28,13 @@ fn next_lone(json: &[u8], mut at: usize) -> Option<usize> {
         at += match unit(json, at) {
             Some(0xd800..=0xdbff) if low() => 12,
             Some(0xd800..=0xdfff) => return Some(at),
-            // An escaped backslash begins no escape.
+            // An escaped backslash does not begin another escape.
             _ => 2,
         };
     }
 }
 
-/// The UTF-16 code unit that an escape stands for.
+/// Returns the UTF-16 code unit of an escape.
 fn unit(json: &[u8], at: usize) -> Option<u32> {
     let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let mut digits = digits.iter().map(|byte| char::from(*byte).to_digit(16));

@@ -1,4 +1,4 @@
-//! The file's bytes, unpacked: never more of them than the limits allow.
+//! Unpacks a file's bytes, within the limits.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,10 +10,10 @@ use flate2::bufread::MultiGzDecoder;
 use super::error::ReadError;
 use super::limits::Limits;
 
-/// Where memory for unpacked bytes begins: a gzip file's own word for its size is not believed.
+/// Initial capacity for unpacked bytes: the size in a gzip file is not trusted.
 const START: usize = 1 << 16;
 
-/// A file's bytes.
+/// Reads a file's bytes.
 pub(crate) fn file(path: &Path, limits: &Limits) -> Result<Vec<u8>, ReadError> {
     let failed = |source| ReadError::Io {
         path: path.to_owned(),
@@ -21,7 +21,7 @@ pub(crate) fn file(path: &Path, limits: &Limits) -> Result<Vec<u8>, ReadError> {
     };
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    // Pipes and devices have no size to ask for.
+    // Pipes and devices have no size.
     let read = file.take(limits.input.saturating_add(1)).read_to_end(&mut bytes);
     let read = read.map_err(failed)? as u64;
     if read > limits.input {
@@ -30,7 +30,8 @@ pub(crate) fn file(path: &Path, limits: &Limits) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// What gzip makes of bytes, or the bytes. Of a file that is cut off what comes before the end, with the error.
+/// Unpacks gzipped bytes, and returns others as they are. For a truncated file, returns the bytes before the end, and
+/// the error.
 pub(crate) fn bytes<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Cow<'a, [u8]>, Option<ReadError>), ReadError> {
     if bytes.len() as u64 > limits.input {
         return Err(too_large(limits.input, false));
@@ -44,7 +45,7 @@ pub(crate) fn bytes<'a>(bytes: &'a [u8], limits: &Limits) -> Result<(Cow<'a, [u8
     let mut source = MultiGzDecoder::new(bytes).take(limit.saturating_add(1));
     match source.read_to_end(&mut unpacked) {
         Ok(length) if length as u64 > limits.input => Err(too_large(limits.input, true)),
-        // Unpacked, it may earn more.
+        // The unpacked file may be larger.
         Ok(length) if length as u64 > limit => Err(ReadError::Packed { packed, limit }),
         Ok(_) => Ok((Cow::Owned(unpacked), None)),
         Err(source) => {

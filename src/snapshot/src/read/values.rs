@@ -1,4 +1,4 @@
-//! What many things in a file share, looked at once: call stacks, and values whose shape is not fixed.
+//! Converts shared parts of a file once: call stacks, and values without a fixed shape.
 
 use std::collections::HashMap;
 
@@ -11,33 +11,35 @@ use crate::ids::{FrameId, StackId, ValueId};
 use crate::names;
 use crate::tables::{Frame, Tables, Value};
 
-/// Levels of a value. PyTorch's settings have two.
+/// Most levels of nesting in a value. PyTorch's settings have two.
 const DEPTH: u32 = 32;
 
-/// Things for which a map keeps its room for the next document. Emptying takes time for all the room, however little is in it.
+/// Largest capacity that a map keeps for the next document. Clearing a map takes time for its whole capacity, however
+/// few items it has.
 const ROOM: usize = 1024;
 
-/// Takes a document's values into the tables.
+/// Converts a document's values and adds them to the tables.
 pub(crate) struct Converter<'a> {
     pub(crate) tables: &'a mut Tables,
     pub(crate) meter: &'a mut Meter,
     stacks: HashMap<ObjectId, StackId>,
     frames: HashMap<ObjectId, FrameId>,
-    /// `None` while its own items are looked at: met again, it holds itself.
+    /// The converted objects; `None` while an object's items are being converted. If it is met again then, it contains
+    /// itself.
     values: HashMap<ObjectId, Option<Built>>,
-    /// Bytes charged for these maps.
+    /// Number of bytes charged for these maps.
     charged: usize,
-    /// What is lacking; none where nothing may.
+    /// The damage found so far; `None` if damage is an error.
     pub(crate) damage: Option<Damage>,
 }
 
-/// A value that is in the tables.
+/// A value that has been added to the tables.
 #[derive(Clone, Copy)]
 struct Built {
     id: ValueId,
-    /// Values it has when written out, shared ones as often as they appear.
+    /// Number of values in it when expanded: shared values count each time they occur.
     nodes: u64,
-    /// Levels.
+    /// Levels of nesting.
     height: u32,
 }
 
@@ -54,7 +56,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// What an entry is, or none for an odd one where such may be; `place`: where it is.
+    /// Returns the entry, or `None` for a malformed entry if damage is allowed. `place` names its position.
     pub(crate) fn unless_odd<T>(
         &mut self,
         entry: Result<T, ReadError>,
@@ -67,22 +69,22 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Another document follows, whose numbers mean other objects.
+    /// Clears the maps for the next document, whose numbers mean other objects.
     pub(crate) fn next_document(&mut self) {
         empty(&mut self.stacks);
         empty(&mut self.frames);
         empty(&mut self.values);
-        self.meter.give_back(std::mem::take(&mut self.charged));
+        self.meter.release(std::mem::take(&mut self.charged));
     }
 
-    /// One more thing of the document is met.
+    /// Charges one more entry in a map.
     fn meet<T>(&mut self) -> Result<(), ReadError> {
         self.meter.charge(in_map::<(ObjectId, T)>())?;
         self.charged += in_map::<(ObjectId, T)>();
         Ok(())
     }
 
-    /// A list of frames.
+    /// Converts a list of frames.
     pub(crate) fn stack(&mut self, document: &Document, node: Node) -> Result<StackId, ReadError> {
         let (id, items) = document.list(node)?;
         if let Some(&known) = self.stacks.get(&id) {
@@ -96,7 +98,7 @@ impl<'a> Converter<'a> {
             frames.push(frame.map_err(|error| error.within(|| format!("[{i}]")))?);
         }
         let stack = self.tables.charged_stack(&frames, self.meter)?;
-        self.meter.give_back(room(&frames));
+        self.meter.release(room(&frames));
         self.stacks.insert(id, stack);
         Ok(stack)
     }
@@ -128,25 +130,25 @@ impl<'a> Converter<'a> {
         Ok(frame)
     }
 
-    /// The keys of a thing that are not known, as a dict; none without any.
+    /// Converts the unknown keys of an object into a dict; `None` if there are none.
     pub(crate) fn extra(&mut self, document: &Document, extra: Vec<Pair>) -> Result<Option<ValueId>, ReadError> {
         if extra.is_empty() {
             return Ok(None);
         }
         let built = self.dict(document, &extra, 0)?;
-        self.meter.give_back(room(&extra));
+        self.meter.release(room(&extra));
         self.expanded(built).map(Some)
     }
 
-    /// Any value.
+    /// Converts any value.
     pub(crate) fn value(&mut self, document: &Document, node: Node) -> Result<ValueId, ReadError> {
         let built = self.nested(document, node, 0)?;
         self.expanded(built)
     }
 
-    /// Counts a value as if nothing in it were shared: a few lists that share lists would be terabytes as JSON.
+    /// Counts a value as if nothing in it were shared: a few nested shared lists could be terabytes as JSON.
     fn expanded(&mut self, built: Built) -> Result<ValueId, ReadError> {
-        self.meter.look(built.nodes)?;
+        self.meter.visit(built.nodes)?;
         Ok(built.id)
     }
 
@@ -176,7 +178,7 @@ impl<'a> Converter<'a> {
         }
         self.values.insert(id, None);
         let built = match document.object(id) {
-            // Charged where the document got them.
+            // Charged when they were added to the document.
             Object::Bytes(bytes) => {
                 let id = self.tables.charged_value(Value::Bytes(bytes.clone()), 0, self.meter)?;
                 Sum::default().built(id)?
@@ -206,11 +208,11 @@ impl<'a> Converter<'a> {
         let (own, room) = (shared(&ids), room(&ids));
         self.meter.charge(own)?;
         let id = self.tables.charged_value(kind(ids), own, self.meter)?;
-        self.meter.give_back(room);
+        self.meter.release(room);
         sum.built(id)
     }
 
-    /// Of equal keys the place of the first and the value of the last, as in Python.
+    /// Converts a dict. Of equal keys the first determines the position and the last the value, as in Python.
     fn dict(&mut self, document: &Document, pairs: &[Pair], depth: u32) -> Result<Built, ReadError> {
         let mut sum = Sum::default();
         let mut ids: Vec<(ValueId, ValueId)> = Vec::new();
@@ -237,12 +239,12 @@ impl<'a> Converter<'a> {
         let (own, room) = (shared(&ids), room(&ids));
         self.meter.charge(own)?;
         let id = self.tables.charged_value(Value::Dict(ids.into()), own, self.meter)?;
-        self.meter.give_back(room + map);
+        self.meter.release(room + map);
         sum.built(id)
     }
 }
 
-/// Forgets what is in a map, and its room after a large document: many small ones may follow.
+/// Clears a map, and releases its memory after a large document, because many small ones may follow.
 fn empty<T>(map: &mut HashMap<ObjectId, T>) {
     if map.capacity() > ROOM {
         *map = HashMap::new();
@@ -251,7 +253,7 @@ fn empty<T>(map: &mut HashMap<ObjectId, T>) {
     }
 }
 
-/// Nodes and levels below a value.
+/// The sum of nodes, and the levels, below a value.
 #[derive(Default)]
 struct Sum {
     nodes: u64,
@@ -266,7 +268,7 @@ impl Sum {
     }
 
     fn built(self, id: ValueId) -> Result<Built, ReadError> {
-        // Also what is shared can lie on top of what is shared.
+        // Shared values can also contain shared values.
         if self.height >= DEPTH {
             return Err(too_deep());
         }
@@ -290,7 +292,7 @@ mod tests {
     use crate::Limits;
 
     #[test]
-    fn a_large_document_leaves_no_room_to_be_emptied_after_every_small_one() {
+    fn large_document_does_not_slow_down_later_small_ones() {
         let (mut tables, mut meter) = (Tables::default(), Limits::default().meter(0, 0));
         let (mut document, mut converter) = (Document::default(), Converter::new(&mut tables, &mut meter, None));
         let text = |text| Node::Text(text);

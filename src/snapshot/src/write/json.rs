@@ -1,4 +1,4 @@
-//! JSON, on one line.
+//! Writes JSON on one line.
 
 use std::io::{self, Write};
 
@@ -6,9 +6,9 @@ use super::{Kind, Sink, Thing, WriteError};
 
 pub(super) struct Json<W> {
     to: W,
-    /// The containers that are open, and whether they have an item.
+    /// The open containers, and whether each has an item.
     open: Vec<(Kind, bool)>,
-    /// A key of a dict comes next: a text, whatever it is.
+    /// Whether a key of a dict comes next, which is always written as a text.
     key: bool,
 }
 
@@ -29,7 +29,7 @@ impl<W: Write> Json<W> {
         Ok(self.to.write_all(text.as_bytes())?)
     }
 
-    /// Something that is not a text: as a key it becomes one.
+    /// Writes a value that is not a text; as a key it becomes one.
     fn plain(&mut self, value: impl std::fmt::Display) -> Result<(), WriteError> {
         if self.key {
             write!(self.to, "\"{value}\"")?;

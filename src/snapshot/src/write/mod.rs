@@ -1,4 +1,4 @@
-//! From a [`Snapshot`] to bytes: one walk, two formats.
+//! Writes a [`Snapshot`]: one traversal, two formats.
 
 mod json;
 mod pickle;
@@ -15,7 +15,7 @@ pub enum WriteError {
     /// The writer failed.
     #[error("writing the snapshot: {0}")]
     Io(#[from] io::Error),
-    /// A value that JSON cannot tell (only in metadata and keys of other versions).
+    /// A value that JSON cannot represent (only in metadata and keys of other versions).
     #[error("JSON has no {0}: write a pickle")]
     Json(&'static str),
 }
@@ -23,12 +23,13 @@ pub enum WriteError {
 impl Snapshot {
     /// Writes a pickle of protocol 4, which PyTorch's web viewer, `python -m torch.cuda._memory_viz` and `pickle.load` read.
     ///
-    /// For the web viewer: it offers the devices that have a list in [`Snapshot::device_traces`], be it an empty one; it goes
-    /// back from the segments through the events, so a block whose last event is a `free_requested` must be there as
-    /// [`BlockState::ActivePendingFree`](crate::BlockState::ActivePendingFree); older ones know no numbers above 2^63.
+    /// Notes on the web viewer: it offers the devices that have a list in [`Snapshot::device_traces`], even an empty
+    /// one. It goes backwards from the segments through the events, so a block whose last event is a `free_requested`
+    /// must be present as [`BlockState::ActivePendingFree`](crate::BlockState::ActivePendingFree). Older versions do
+    /// not support numbers above 2^63.
     ///
-    /// Call stacks and texts are written once. Streams: memory is needed for their numbers only. Equal snapshots give equal
-    /// bytes.
+    /// Call stacks and texts are written once. The output is streamed, and needs memory only for the numbers of these.
+    /// Equal snapshots give equal bytes.
     ///
     /// ```
     /// # use gpumem_snapshot::Snapshot;
@@ -44,10 +45,10 @@ impl Snapshot {
         sink.stop()
     }
 
-    /// Writes JSON, which PyTorch's web viewer reads too. It cannot share: each event repeats its call stack.
+    /// Writes JSON, which PyTorch's web viewer reads too. JSON has no references, so each event repeats its call stack.
     ///
-    /// Tuples become lists, keys that are numbers become texts, as with Python's `json`. Bytes and floats that are not finite
-    /// are errors; PyTorch's own keys have none.
+    /// Tuples become lists, and numeric keys become texts, as with Python's `json`. Bytes and non-finite floats are
+    /// errors; PyTorch's own keys have none.
     pub fn write_json(&self, to: impl Write) -> Result<(), WriteError> {
         let mut sink = json::Json::new(BufWriter::new(to));
         walk::snapshot(&mut sink, self)?;
@@ -55,7 +56,7 @@ impl Snapshot {
     }
 }
 
-/// What can be written once and referred to.
+/// An item that can be written once and referred to later.
 #[derive(Clone, Copy)]
 enum Thing {
     Text(TextId),
@@ -64,7 +65,7 @@ enum Thing {
     Value(ValueId),
 }
 
-/// A container.
+/// The kind of a container.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     List,
@@ -72,10 +73,11 @@ enum Kind {
     Dict,
 }
 
-/// A format.
+/// An output format.
 ///
-/// Containers: `begin`, for each item `item` and the item (in dicts: `item`, the key, `value`, the value), `end`. What may be
-/// shared: nothing more if `recall` says so, else the thing and then `keep`.
+/// A container is written as `begin`, then for each item `item` and the item (in dicts `item`, the key, `value`, the
+/// value), then `end`. For an item that may be shared, `recall` is called first. If it returns true the item is already
+/// written; otherwise the item is written, and then `keep` is called.
 trait Sink {
     fn none(&mut self) -> Result<(), WriteError>;
     fn bool(&mut self, value: bool) -> Result<(), WriteError>;

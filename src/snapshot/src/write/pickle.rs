@@ -1,21 +1,22 @@
-//! Pickle's protocol 4, of which only what PyTorch's web viewer knows is used (except for bytes, which it has no idea of).
+//! Writes pickle protocol 4, using only opcodes that PyTorch's web viewer supports (except for bytes, which it does not
+//! support).
 
 use std::io::Write;
 
 use super::{Kind, Sink, Thing, WriteError};
 use crate::read::Opcode;
 
-/// Items put into a list or dict at a time, as Python's pickler does. The web viewer passes them as arguments of one call,
-/// and engines limit those.
+/// Number of items added to a list or dict at a time, as in Python's pickler. The web viewer passes them as arguments
+/// of one call, whose number JavaScript engines limit.
 const BATCH: usize = 1000;
 
-/// Not written yet.
+/// The number of an item that is not written yet.
 const NEW: u32 = u32::MAX;
 
 pub(super) struct Pickle<W> {
     to: W,
     open: Vec<Open>,
-    /// Numbers of what was written, by the kind of thing and its own number.
+    /// Memo numbers of written items, by kind and number.
     kept: [Vec<u32>; 4],
     count: u32,
 }
@@ -24,7 +25,7 @@ pub(super) struct Pickle<W> {
 struct Open {
     kind: Kind,
     length: usize,
-    /// Items since the last mark.
+    /// Number of items since the last mark.
     batch: usize,
 }
 
@@ -59,7 +60,7 @@ impl<W: Write> Pickle<W> {
         }
     }
 
-    /// The opcode for the length's size, the length, the bytes.
+    /// Writes the opcode for the size of the length, the length, and the bytes.
     fn counted(&mut self, [short, long, longer]: [u8; 3], bytes: &[u8]) -> Result<(), WriteError> {
         let length = bytes.len() as u64;
         match (u8::try_from(length), u32::try_from(length)) {
@@ -76,7 +77,7 @@ impl<W: Write> Pickle<W> {
         self.put(bytes)
     }
 
-    /// Least bytes of two's complement.
+    /// Writes an integer in as few bytes of two's complement as possible.
     fn long(&mut self, value: i128) -> Result<(), WriteError> {
         let bytes = value.to_le_bytes();
         let sign = if value < 0 { 0xff } else { 0 };

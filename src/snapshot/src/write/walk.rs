@@ -1,4 +1,4 @@
-//! The keys of a snapshot, in PyTorch's order (`torch/csrc/cuda/Module.cpp`).
+//! Writes the keys of a snapshot in PyTorch's order (`torch/csrc/cuda/Module.cpp`).
 
 use super::{Kind, Sink, Thing, WriteError};
 use crate::ids::{FrameId, StackId, TextId, ValueId};
@@ -123,7 +123,7 @@ impl<S: Sink> Walk<'_, S> {
         self.sink.end()
     }
 
-    /// The key and its list of frames.
+    /// Writes the key `frames` and its list.
     fn stack(&mut self, stack: StackId) -> Written {
         self.key(names::FRAMES)?;
         if self.sink.recall(Thing::Stack(stack))? {
@@ -158,7 +158,7 @@ impl<S: Sink> Walk<'_, S> {
         self.sink.end()
     }
 
-    /// Whatever it is; as deep as the reader lets it be.
+    /// Writes any value. The reader bounds the recursion depth.
     fn any(&mut self, id: ValueId) -> Written {
         match self.tables.get_value(id) {
             Value::None => self.sink.none(),
@@ -202,7 +202,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// The pairs of a dict, into the one that is open.
+    /// Writes the pairs of a dict into the open one.
     fn extra(&mut self, extra: Option<ValueId>) -> Written {
         let tables = self.tables;
         let Some(Value::Dict(pairs)) = extra.map(|extra| tables.get_value(extra)) else {

@@ -1,10 +1,10 @@
-//! Files that ask for more than there is: what is shared, nested or packed a million times.
+//! Files that ask for too many resources: values shared, nested or packed a million times.
 
 use gpumem_snapshot::{Limits, ReadError, Snapshot, Value};
 
 use crate::common::{SMALL, gzip, pickle, read_value, small, with_value};
 
-/// A tuple of two, each of which is the same tuple of two, and so on.
+/// A tuple of two references to the same tuple of two, and so on.
 fn laughs(levels: u8) -> Vec<u8> {
     let mut opcodes = b")\x94".to_vec();
     for level in 0..levels {
@@ -14,8 +14,8 @@ fn laughs(levels: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_shared_is_not_expanded() {
-    // Sharing within reason is kept as such: a million values in 200 bytes.
+fn shared_values_are_not_expanded() {
+    // Reasonable sharing is preserved: a million values in 200 bytes.
     let snapshot = Snapshot::from_bytes(&with_value(&laughs(20))).unwrap();
     assert!(pickle(&snapshot).len() < 200);
     let error = read_value(&laughs(30)).unwrap_err();
@@ -25,11 +25,11 @@ fn what_is_shared_is_not_expanded() {
 }
 
 #[test]
-fn what_holds_itself_is_an_error() {
+fn value_that_contains_itself_is_an_error() {
     let itself = "\"x\": expected a value that ends, found one that holds itself";
     assert_eq!(read_value(b"]\x94h\x00a").unwrap_err().to_string(), itself);
     assert_eq!(read_value(b"}\x94K\x01h\x00s").unwrap_err().to_string(), itself);
-    // Twice in itself would be 2^32 looks at it.
+    // A list that contains itself twice would be visited 2^32 times.
     assert_eq!(read_value(b"]\x94(]h\x00ah\x00h\x00e").unwrap_err().to_string(), itself);
     let of_segments = b"\x80\x04}\x8c\x08segments]\x94h\x00as.";
     let error = Snapshot::from_bytes(of_segments).unwrap_err();
@@ -37,7 +37,7 @@ fn what_holds_itself_is_an_error() {
 }
 
 #[test]
-fn a_million_levels_are_an_error_and_no_stack_overflow() {
+fn million_levels_are_an_error_not_a_stack_overflow() {
     let mut opcodes = vec![b']'; 1_000_000];
     opcodes.extend(vec![b'a'; 999_999]);
     let error = read_value(&opcodes).unwrap_err();
@@ -49,7 +49,7 @@ fn a_million_levels_are_an_error_and_no_stack_overflow() {
         error.to_string().starts_with("JSON: recursion limit exceeded"),
         "{error}"
     );
-    // What is shared may lie on what is shared, each seen before the one above it.
+    // Shared values may contain shared values, each seen before the one above it.
     let mut opcodes = b"](]\x94".to_vec();
     for level in 0..40 {
         opcodes.extend([b'h', level, 0x85, 0x94]);
@@ -59,13 +59,13 @@ fn a_million_levels_are_an_error_and_no_stack_overflow() {
     assert_eq!(error.to_string(), "\"x\": expected at most 32 levels, found more");
 }
 
-/// A list of the thing of a number, so many times.
+/// A list with `count` references to a memo entry.
 fn times(memo: u8, count: usize) -> Vec<u8> {
     [b"](".as_slice(), &[b'h', memo].repeat(count), b"e"].concat()
 }
 
 #[test]
-fn one_segment_a_million_times_is_not_a_million_segments() {
+fn segment_shared_a_million_times_is_bounded() {
     let block = b"}(\x8c\x04sizeM\x00\x02\x8c\x05state\x8c\x08inactiveu\x940";
     let segment = [
         b"}(\x8c\x07addressK\x00\x8c\x0atotal_sizeK\x00\x8c\x06blocks".as_slice(),
@@ -85,7 +85,7 @@ fn one_segment_a_million_times_is_not_a_million_segments() {
 }
 
 #[test]
-fn one_event_of_a_million_keys_a_million_times_is_not_looked_at_as_often() {
+fn event_shared_a_million_times_is_bounded() {
     let entry = [b"}\x8c\x01k\x940(".as_slice(), &b"h\x00N".repeat(30_000), b"u\x940"].concat();
     let file = [
         b"\x80\x04".as_slice(),
@@ -106,7 +106,7 @@ fn one_event_of_a_million_keys_a_million_times_is_not_looked_at_as_often() {
 }
 
 #[test]
-fn a_call_stack_of_many_events_is_kept_once() {
+fn call_stack_of_many_events_is_kept_once() {
     let frame = b"}(\x8c\x04name\x8c\x01f\x8c\x08filename\x8c\x01g\x8c\x04lineK\x01u\x940";
     let entry = [
         b"}(\x8c\x06action\x8c\x08snapshot\x8c\x06frames".as_slice(),
@@ -126,18 +126,18 @@ fn a_call_stack_of_many_events_is_kept_once() {
         (snapshot.device_traces[0].len(), snapshot.tables.stacks()),
         (100_000, 2)
     );
-    // 10^10 frames, written as 10^5.
+    // 10^10 frames, written as 10^5 of them.
     assert!(pickle(&snapshot).len() < 5_000_000);
 }
 
 #[test]
-fn json_shares_what_it_repeats() {
+fn repeated_json_values_are_shared() {
     assert_eq!((small().tables.stacks(), small().tables.all_frames().count()), (2, 1));
 }
 
-/// Of what a real file is unpacked to, that is: what other tests call too much.
+/// The unpacked real file takes less than a third of its limit, so the limits are not too tight.
 #[test]
-fn a_real_file_takes_a_third_of_what_it_may() {
+fn real_file_takes_a_third_of_its_limit() {
     let mut bytes = Vec::new();
     let real = std::fs::read(crate::common::real_path()).unwrap();
     std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(&real[..]), &mut bytes).unwrap();
@@ -150,7 +150,7 @@ fn a_real_file_takes_a_third_of_what_it_may() {
 }
 
 #[test]
-fn what_takes_too_much_memory_says_where() {
+fn memory_limit_error_names_the_position() {
     let limits = Limits {
         memory: 1 << 20,
         ..Limits::default()
@@ -159,9 +159,10 @@ fn what_takes_too_much_memory_says_where() {
     let too_much = "the content takes more than 1048576 bytes of memory, as much as any snapshot may take: record fewer events \
                     (max_entries of _record_memory_history())";
     let list = |item: &[u8]| with_value(&[b"](", &item.repeat(20_000)[..], b"e"].concat());
-    // The 16,385th object, the lists and the dict around them among them: beside 32 bytes for each would be twice as many.
+    // The limit is reached at the 16,385th object, including the lists and the dict around them: the table of 32 bytes
+    // each would double.
     assert_eq!(said(&list(b"]")), format!("pickle, byte 16401: {too_much}"));
-    // These take little before they are values.
+    // These take little memory before they are converted to values.
     let numbers: Vec<u8> = (0..20_000u16)
         .flat_map(|n| [b"M".as_slice(), &n.to_le_bytes()].concat())
         .collect();
@@ -180,9 +181,9 @@ fn what_takes_too_much_memory_says_where() {
     assert_eq!(error, format!("the snapshot, before line 2, column 65539: {too_much}"));
 }
 
-/// Bytes are looked at once, wherever they stand: these would be 20 GB.
+/// Shared bytes are visited once; visiting each reference would be 20 GB.
 #[test]
-fn bytes_that_are_shared_are_looked_at_once() {
+fn shared_bytes_are_visited_once() {
     let bytes = [b"B".as_slice(), &200_000u32.to_le_bytes(), &[b'x'; 200_000], b"\x94"].concat();
     let value = [b"](", &bytes[..], &b"h\x00".repeat(100_000), b"e"].concat();
     let snapshot = Snapshot::from_bytes(&with_value(&value)).unwrap();
@@ -190,7 +191,7 @@ fn bytes_that_are_shared_are_looked_at_once() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let limits = Limits {
         input: 1 << 20,
         ..Limits::default()
@@ -203,7 +204,7 @@ fn limits_hold() {
         "the snapshot is larger than 1048576 bytes once unpacked, the most that is read of any: record fewer events (max_entries of \
          _record_memory_history())"
     );
-    // What is compressed well may be read unpacked.
+    // Highly compressed content may be read after unpacking.
     let spaces = vec![b' '; 70 << 20];
     let bomb = gzip(&spaces);
     let (packed, least) = (bomb.len() as u64, 64 << 20);

@@ -1,11 +1,11 @@
-//! What is read of files that are cut off, or have odd entries.
+//! Reading truncated files and files with malformed entries.
 
 use gpumem_snapshot::{Damage, Snapshot};
 use serde_json::{Value, json as literal};
 
 use crate::common::pickle;
 
-/// A snapshot whose entries can be told apart.
+/// A snapshot whose entries are all different.
 fn whole(entries: usize) -> Value {
     let entry =
         |n: usize| literal!({"action": "alloc", "addr": 4096 * n, "size": n, "stream": 0, "time_us": n, "frames": []});
@@ -17,15 +17,15 @@ fn whole(entries: usize) -> Value {
     })
 }
 
-/// The sizes of the second device's entries.
+/// Returns the sizes of the second device's entries.
 fn sizes(snapshot: &Snapshot) -> Vec<u64> {
     let trace = snapshot.device_traces.get(1).map_or(&[][..], Vec::as_slice);
     trace.iter().map(|entry| entry.size).collect()
 }
 
-/// Wherever a file ends, what is read of it is a beginning of what there was, and that it is cut off is said.
+/// Wherever a file is truncated, a prefix of its entries is read, and the truncation is reported.
 #[test]
-fn a_file_that_is_cut_off_anywhere_is_read_up_to_there() {
+fn truncated_file_is_read_up_to_its_end() {
     let json = whole(9).to_string().into_bytes();
     let pickled = pickle(&Snapshot::from_bytes(&json).unwrap());
     let all: Vec<u64> = (1..=9).collect();
@@ -55,7 +55,7 @@ fn a_file_that_is_cut_off_anywhere_is_read_up_to_there() {
 }
 
 #[test]
-fn odd_entries_are_left_out_and_the_first_is_told() {
+fn malformed_entries_are_left_out_and_reported() {
     let mut value = whole(4);
     let trace = &mut value["device_traces"][1];
     trace[1]["size"] = literal!(-1);
@@ -80,7 +80,7 @@ fn odd_entries_are_left_out_and_the_first_is_told() {
 }
 
 #[test]
-fn what_follows_a_snapshot_is_told() {
+fn data_after_a_snapshot_is_reported() {
     let json = whole(2).to_string();
     let pickled = pickle(&Snapshot::from_bytes(json.as_bytes()).unwrap());
     for file in [json.into_bytes(), pickled] {

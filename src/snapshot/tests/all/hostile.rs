@@ -1,11 +1,11 @@
-//! Files that are cut off, damaged, or made to hurt.
+//! Truncated, damaged and hostile files.
 
 use gpumem_snapshot::{PickleError, ReadError, Snapshot};
 use proptest::prelude::*;
 
 use crate::common::{SMALL, gzip, json, pickle, real_path, small, with_value};
 
-/// Whatever was read can be used.
+/// Checks that a snapshot that was read can be used.
 fn use_it(snapshot: &Snapshot) {
     snapshot.check();
     snapshot.unknown_keys();
@@ -14,11 +14,11 @@ fn use_it(snapshot: &Snapshot) {
     }
     let written = pickle(snapshot);
     assert_eq!(pickle(&Snapshot::from_bytes(&written).unwrap()), written);
-    // Not everything can be told in JSON.
+    // JSON cannot represent every value.
     drop(snapshot.write_json(std::io::sink()));
 }
 
-/// Reads it strictly, and as far as it can be read. What strictness allows is the same in both.
+/// Reads a file strictly, and as far as possible. If the strict reader accepts it, both results are equal.
 fn read_both_ways(bytes: &[u8]) {
     let strict = Snapshot::from_bytes(bytes);
     let lenient = Snapshot::from_damaged(bytes);
@@ -34,7 +34,7 @@ fn read_both_ways(bytes: &[u8]) {
 }
 
 #[test]
-fn a_pickle_cut_off_anywhere_says_where() {
+fn truncated_pickle_error_names_the_position() {
     let whole = pickle(&small());
     for length in 1..whole.len() {
         match Snapshot::from_bytes(&whole[..length]) {
@@ -52,7 +52,7 @@ fn a_pickle_cut_off_anywhere_says_where() {
 }
 
 #[test]
-fn json_and_gzip_cut_off_anywhere_are_errors() {
+fn truncated_json_and_gzip_are_errors() {
     let whole = json(&small()).to_string();
     for length in 1..whole.len() {
         match Snapshot::from_bytes(&whole.as_bytes()[..length]) {
@@ -69,7 +69,7 @@ fn json_and_gzip_cut_off_anywhere_are_errors() {
 }
 
 #[test]
-fn the_real_file_cut_off_says_where() {
+fn truncated_real_file_error_names_the_position() {
     let whole = std::fs::read(real_path()).unwrap();
     for length in (2..whole.len()).step_by(whole.len() / 20) {
         let error = Snapshot::from_bytes(&whole[..length]).unwrap_err();
@@ -79,7 +79,7 @@ fn the_real_file_cut_off_says_where() {
     Snapshot::from_bytes(&whole).unwrap().write_pickle(&mut bytes).unwrap();
     for length in (1..bytes.len()).step_by(bytes.len() / 20) {
         match Snapshot::from_bytes(&bytes[..length]) {
-            // Within the last opcode, of which texts are the longest.
+            // The offset is that of the last opcode; the longest ones are texts.
             Err(ReadError::Pickle { offset, .. }) => {
                 assert!(
                     (length as u64).saturating_sub(60) <= offset && offset <= length as u64,
@@ -92,7 +92,7 @@ fn the_real_file_cut_off_says_where() {
 }
 
 #[test]
-fn any_byte_may_be_another() {
+fn changed_bytes_do_no_harm() {
     let whole = pickle(&small());
     for place in 0..whole.len() {
         for flip in [
@@ -117,7 +117,7 @@ fn any_byte_may_be_another() {
     }
 }
 
-/// Opcodes with arguments that fit, mostly.
+/// Generates opcodes, mostly with valid arguments.
 fn opcodes() -> impl Strategy<Value = Vec<u8>> {
     let plain = prop::sample::select(b"(0]})N\x88\x85\x86\x87\x94aesutld2".to_vec()).prop_map(|byte| vec![byte]);
     let number = (0..8u8).prop_map(|number| vec![b'h', number]);

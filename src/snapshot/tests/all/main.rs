@@ -1,4 +1,4 @@
-//! The tests of the crate, one module for each idea.
+//! The tests of the crate, one module per topic.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[path = "../common/mod.rs"]

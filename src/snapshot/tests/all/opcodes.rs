@@ -1,11 +1,11 @@
-//! Pickle, opcode by opcode. The long literals are what Python 3.11's `pickle.dumps` wrote.
+//! Tests of the single opcodes of pickle. The long literals were written by Python 3.11's `pickle.dumps`.
 
 use gpumem_snapshot::{ReadError, Snapshot};
 
 use crate::common::{VALUE_AT, read_value, repr};
 
 #[test]
-fn python_writes_the_same_values_in_every_protocol() {
+fn every_protocol_gives_the_same_values() {
     let protocols: [&[u8]; 3] = [
         b"\x80\x03}q\x00(X\x08\x00\x00\x00segmentsq\x01]q\x02}q\x03(X\x07\x00\x00\x00addressq\x04M\x00\x10X\x0a\x00\x00\x00total_sizeq\x05M\x00\x02X\x06\x00\x00\x00blocksq\x06]q\x07}q\x08(X\x04\x00\x00\x00sizeq\x09M\x00\x02X\x05\x00\x00\x00stateq\x0aX\x08\x00\x00\x00inactiveq\x0bh\x04M\x00\x10uauaX\x0d\x00\x00\x00device_tracesq\x0c]q\x0d]q\x0eaX\x01\x00\x00\x00xq\x0f]q\x10(N\x88\x89K\x01J\xff\xff\xff\xffJp\x11\x01\x00\x8a\x06\x00\x00\x00\x00\x00\x01\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00G?\xf8\x00\x00\x00\x00\x00\x00X\x01\x00\x00\x00aq\x11X\x02\x00\x00\x00\xc3\xa9q\x12C\x02\x00\xffq\x13)K\x01\x85q\x14K\x01K\x02\x86q\x15K\x01K\x02K\x03\x87q\x16(K\x01K\x02K\x03K\x04tq\x17}q\x18X\x01\x00\x00\x00kq\x19}q\x1aseu.",
         b"\x80\x04\x95\xed\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x08segments\x94]\x94}\x94(\x8c\x07address\x94M\x00\x10\x8c\x0atotal_size\x94M\x00\x02\x8c\x06blocks\x94]\x94}\x94(\x8c\x04size\x94M\x00\x02\x8c\x05state\x94\x8c\x08inactive\x94h\x04M\x00\x10uaua\x8c\x0ddevice_traces\x94]\x94]\x94a\x8c\x01x\x94]\x94(N\x88\x89K\x01J\xff\xff\xff\xffJp\x11\x01\x00\x8a\x06\x00\x00\x00\x00\x00\x01\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00G?\xf8\x00\x00\x00\x00\x00\x00\x8c\x01a\x94\x8c\x02\xc3\xa9\x94C\x02\x00\xff\x94)K\x01\x85\x94K\x01K\x02\x86\x94K\x01K\x02K\x03\x87\x94(K\x01K\x02K\x03K\x04t\x94}\x94\x8c\x01k\x94}\x94seu.",
@@ -27,7 +27,7 @@ fn python_writes_the_same_values_in_every_protocol() {
 }
 
 #[test]
-fn every_opcode_that_makes_plain_values() {
+fn opcodes_of_plain_values_are_read() {
     let cases: [(&[u8], &str); 37] = [
         (b"N", "None"),
         (b"\x88", "True"),
@@ -45,7 +45,7 @@ fn every_opcode_that_makes_plain_values() {
         (b"\x8c\x02\xc3\xa9", "'é'"),
         (b"X\x01\x00\x00\x00a", "'a'"),
         (b"\x8d\x01\x00\x00\x00\x00\x00\x00\x00a", "'a'"),
-        // A lone surrogate, as Python has in file names that are not UTF-8.
+        // A lone surrogate, which Python uses for file names that are not UTF-8.
         (b"\x8c\x04a\xed\xb2\x80", "'a\u{fffd}\u{fffd}\u{fffd}'"),
         (b"C\x01a", "b[97]"),
         (b"B\x01\x00\x00\x00a", "b[97]"),
@@ -61,7 +61,7 @@ fn every_opcode_that_makes_plain_values() {
         (b"}K\x01Ns", "{1: None}"),
         (b"}(u", "{}"),
         (b"(K\x01NK\x02Nd", "{1: None, 2: None}"),
-        // Of equal keys the first has the place and the last the value.
+        // Of equal keys the first determines the position and the last the value.
         (b"}(K\x01K\x0aK\x02K\x0bK\x01K\x0cu", "{1: 12, 2: 11}"),
         (b"]2a0N", "None"),
         (b"]K\x01q\x05a0h\x05", "1"),
@@ -76,7 +76,7 @@ fn every_opcode_that_makes_plain_values() {
 }
 
 #[test]
-fn what_would_run_code_is_named_and_not_run() {
+fn opcodes_that_would_run_code_are_named_and_not_run() {
     let cases: [(&[u8], u64, &str); 14] = [
         (b"cos\nsystem\n", 0, "GLOBAL would import os.system; not run"),
         (b"(ios\nsystem\n", 1, "INST would import os.system; not run"),
@@ -104,9 +104,9 @@ fn what_would_run_code_is_named_and_not_run() {
     check_errors(&cases);
 }
 
-/// They are what they hold. A factory is never called.
+/// They are read as plain dicts. A factory is never called.
 #[test]
-fn dicts_that_can_do_more_are_dicts() {
+fn ordered_and_default_dicts_are_read_as_dicts() {
     for (opcodes, expected) in [
         (
             &b"ccollections\nOrderedDict\n)RX\x01\x00\x00\x00aK\x01s"[..],
@@ -118,7 +118,7 @@ fn dicts_that_can_do_more_are_dicts() {
             "{'a': 1}",
         ),
         (b"ccollections\ndefaultdict\nN\x85R", "{}"),
-        // What is not called is nothing.
+        // A class that is not called is read as None.
         (b"cbuiltins\nint\n", "None"),
     ] {
         let shown = String::from_utf8_lossy(opcodes);
@@ -143,7 +143,7 @@ fn dicts_that_can_do_more_are_dicts() {
 }
 
 #[test]
-fn what_is_no_pickle_of_plain_values_says_where_and_why() {
+fn invalid_pickle_errors_name_position_and_reason() {
     let cases: [(&[u8], u64, &str); 25] = [
         (b"\x8f", 0, "EMPTY_SET is not used by snapshots and not supported"),
         (b"I1\n", 0, "INT is not used by snapshots and not supported"),

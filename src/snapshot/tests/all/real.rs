@@ -9,7 +9,7 @@ fn real() -> Snapshot {
 }
 
 #[test]
-fn what_python_sees_in_it_is_there() {
+fn real_snapshot_is_read_as_by_python() {
     let snapshot = real();
     assert_eq!(snapshot.segments.len(), 90);
     assert_eq!(snapshot.segments.iter().map(|s| s.blocks.len()).sum::<usize>(), 382);
@@ -40,12 +40,12 @@ fn what_python_sees_in_it_is_there() {
 }
 
 #[test]
-fn everything_adds_up() {
+fn real_snapshot_has_no_problems() {
     assert_eq!(real().check(), []);
 }
 
 #[test]
-fn written_and_read_again_it_is_the_same() {
+fn written_snapshot_reads_back_the_same() {
     let snapshot = real();
     let pickled = pickle(&snapshot);
     let from_pickle = Snapshot::from_bytes(&pickled).unwrap();
@@ -54,14 +54,14 @@ fn written_and_read_again_it_is_the_same() {
     assert_eq!(pickle(&from_pickle), pickled);
     let text = json(&snapshot);
     assert_eq!(json(&from_pickle), text);
-    // JSON has no tuples; of these PyTorch has the pool's ids only, and there a list is as good.
+    // JSON has no tuples. PyTorch uses them for the pool's ids only, for which lists are accepted.
     let from_json = Snapshot::from_bytes(text.to_string().as_bytes()).unwrap();
     assert_eq!(json(&from_json), text);
     assert_eq!(from_json.segments.len(), 90);
 }
 
 #[test]
-fn its_requests_are_those_of_the_program() {
+fn requests_of_the_real_snapshot_are_consistent() {
     let snapshot = real();
     let requests: Vec<_> = snapshot.requests(0).collect();
     let count = |kind, recorded| {
@@ -76,7 +76,7 @@ fn its_requests_are_those_of_the_program() {
         (count(RequestKind::Alloc, false), count(RequestKind::Free, false)),
         (3, 0)
     );
-    // What is live after the last request is what the segments say.
+    // The live blocks after the last request are those of the segments.
     let mut live = std::collections::BTreeMap::new();
     for request in requests {
         match request.kind {

@@ -1,4 +1,4 @@
-//! Any snapshot that can be made is the same when written and read again.
+//! Property test: any snapshot is the same when it is written and read again.
 
 use gpumem_snapshot::{
     Action, Annotation, Block, BlockState, Frame, Segment, SegmentType, Snapshot, StackId, TraceEntry, Value, ValueId,
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::common::{json, pickle};
 
-/// A value before it has a number.
+/// A value before it is added to the tables.
 #[derive(Clone, Debug)]
 enum Plain {
     One(Value),
@@ -50,7 +50,7 @@ fn keep(snapshot: &mut Snapshot, value: &Plain) -> ValueId {
     snapshot.tables.value(value)
 }
 
-/// Numbers, a choice among few, and a value, of which everything is made.
+/// The random data of which everything is made: numbers, a choice, and a value.
 type Seed = (u64, u64, u32, u8, Plain);
 
 fn seeds() -> impl Strategy<Value = Vec<Seed>> {
@@ -133,14 +133,14 @@ fn made(seeds: &[Seed]) -> Snapshot {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn written_and_read_again_it_is_the_same(seeds in seeds()) {
+    fn written_snapshot_reads_back_the_same(seeds in seeds()) {
         let snapshot = made(&seeds);
         let pickled = pickle(&snapshot);
         let read = Snapshot::from_bytes(&pickled).unwrap();
         prop_assert_eq!(pickle(&read), pickled.clone());
         let text = json(&snapshot);
         prop_assert_eq!(&json(&read), &text);
-        // There are no tuples in it but the pool's ids, which are known as such.
+        // JSON has no tuples, but the pool's ids are recognised as pairs.
         let mut bytes = Vec::new();
         snapshot.write_json(&mut bytes).unwrap();
         let read = Snapshot::from_bytes(&bytes).unwrap();

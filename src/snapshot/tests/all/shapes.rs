@@ -1,4 +1,4 @@
-//! What is a snapshot, what old and new versions write, and what is none.
+//! Shapes of snapshots: those of old and new versions, and files that are not snapshots.
 
 use gpumem_snapshot::{Action, BlockState, SegmentType, Snapshot};
 use serde_json::{Value, json as literal};
@@ -9,7 +9,7 @@ fn read(value: &Value) -> Result<Snapshot, String> {
     Snapshot::from_bytes(value.to_string().as_bytes()).map_err(|error| error.to_string())
 }
 
-/// The least that old versions and `torch.profiler` write.
+/// Returns the minimal snapshot of old versions and `torch.profiler`.
 fn least() -> Value {
     literal!({
         "segments": [{"address": 4096, "total_size": 2048, "blocks": [
@@ -25,7 +25,7 @@ fn least() -> Value {
 }
 
 #[test]
-fn old_files_have_what_they_lack() {
+fn missing_keys_of_old_files_get_defaults() {
     let snapshot = read(&least()).unwrap();
     let segment = &snapshot.segments[0];
     assert_eq!(
@@ -62,7 +62,7 @@ fn old_files_have_what_they_lack() {
         (None, 0)
     );
     assert_eq!(snapshot.check(), []);
-    // The history is kept, and the event has not got a time from us.
+    // The history is kept, and no time is added to the event.
     let written = json(&snapshot);
     assert_eq!(
         written["segments"][0]["blocks"][0]["history"],
@@ -78,7 +78,7 @@ fn old_files_have_what_they_lack() {
 }
 
 #[test]
-fn the_list_of_segments_alone_is_a_snapshot_too() {
+fn list_of_segments_is_read_as_a_snapshot() {
     let snapshot = read(&least()["segments"]).unwrap();
     assert_eq!((snapshot.segments.len(), snapshot.device_traces.len()), (1, 0));
     let pickled = b"\x80\x02].";
@@ -86,7 +86,7 @@ fn the_list_of_segments_alone_is_a_snapshot_too() {
 }
 
 #[test]
-fn keys_of_newer_versions_are_counted_kept_and_written() {
+fn unknown_keys_are_counted_kept_and_written() {
     let mut value = least();
     value["host_segments"] = literal!([{"a": [1, 2.5, null]}]);
     value["segments"][0]["new"] = literal!("x");
@@ -124,9 +124,9 @@ fn keys_of_newer_versions_are_counted_kept_and_written() {
     assert_eq!(problems, ["1 times the action \"renamed\", which is not known"]);
 }
 
-/// What a block is for may be said later, from PyTorch 2.14 on.
+/// From PyTorch 2.14 on, metadata may be attached to a block after its allocation.
 #[test]
-fn a_note_about_a_block_is_known() {
+fn annotate_events_are_read() {
     let mut value = least();
     let note = literal!({"action": "annotate", "addr": 4096, "size": 0, "stream": 0, "user_metadata": "note"});
     value["device_traces"][0].as_array_mut().unwrap().push(note);
@@ -139,7 +139,7 @@ fn a_note_about_a_block_is_known() {
 }
 
 #[test]
-fn what_is_not_as_pytorch_writes_it_says_where() {
+fn shape_errors_name_the_position() {
     let cases = [
         (
             "",
@@ -255,9 +255,9 @@ fn what_is_not_as_pytorch_writes_it_says_where() {
     }
 }
 
-/// Where the thing ends that is wrong.
+/// The position is the end of the wrong value.
 #[test]
-fn what_is_wrong_in_json_says_line_and_column_too() {
+fn json_errors_name_line_and_column() {
     for (text, said) in [
         (
             "{\"segments\": [\n  {}\n]}",
@@ -273,9 +273,9 @@ fn what_is_wrong_in_json_says_line_and_column_too() {
     }
 }
 
-/// It may be as long as the file, and steer a terminal.
+/// A key may be as long as the file, and contain control characters.
 #[test]
-fn a_key_that_nobody_knows_is_shown_cut_and_escaped() {
+fn unknown_key_is_shown_shortened_and_escaped() {
     let mut deep = literal!(1);
     for _ in 0..40 {
         deep = literal!([deep]);
@@ -288,7 +288,7 @@ fn a_key_that_nobody_knows_is_shown_cut_and_escaped() {
 }
 
 #[test]
-fn addresses_above_the_middle_may_be_negative() {
+fn high_addresses_may_be_negative() {
     // PyTorch's own pickler has no unsigned integers.
     let mut value = least();
     value["segments"][0]["address"] = literal!(-4096);
@@ -297,9 +297,9 @@ fn addresses_above_the_middle_may_be_negative() {
     assert_eq!(snapshot.segments[0].blocks[2].address, 0u64.wrapping_sub(3072));
 }
 
-/// Python has none for some instructions: its -1 is without a sign in PyTorch's snapshots.
+/// Python has no line for some instructions: PyTorch writes its -1 as an unsigned number.
 #[test]
-fn a_frame_may_have_no_line() {
+fn frame_may_have_no_line() {
     let mut value = least();
     value["segments"][0]["frames"] = literal!([{"name": "f", "filename": "a.py", "line": u64::MAX}]);
     let snapshot = read(&value).unwrap();
@@ -310,7 +310,7 @@ fn a_frame_may_have_no_line() {
 }
 
 #[test]
-fn what_does_not_add_up_is_told() {
+fn inconsistencies_are_reported() {
     let mut value = least();
     value["segments"][0]["allocated_size"] = literal!(1);
     value["segments"][0]["blocks"][1]["address"] = literal!(4700);
@@ -336,7 +336,7 @@ fn what_does_not_add_up_is_told() {
 }
 
 #[test]
-fn a_byte_order_mark_before_json_is_skipped() {
+fn byte_order_mark_before_json_is_skipped() {
     let text = least().to_string();
     let marked = Snapshot::from_bytes(format!("\u{feff}\n{text}").as_bytes()).unwrap();
     assert_eq!(marked.segments, read(&least()).unwrap().segments);
@@ -346,16 +346,16 @@ fn a_byte_order_mark_before_json_is_skipped() {
     );
 }
 
-/// What Python writes of a file name that is not UTF-8.
+/// Python writes lone surrogates for a file name that is not UTF-8.
 #[test]
-fn a_lone_surrogate_is_read_as_a_text() {
+fn lone_surrogate_is_read_as_text() {
     let text = least().to_string().replace("a.py", r"\udc80.py\ud83d\ude00");
     let snapshot = Snapshot::from_bytes(text.as_bytes()).unwrap();
     let frame = snapshot.tables.all_frames().next().unwrap();
     assert_eq!(snapshot.tables.get_text(frame.filename), "\u{fffd}.py\u{1f600}");
 }
 
-/// A table has them where a column has gaps.
+/// Tables convert a column with gaps to floats.
 #[test]
 fn whole_numbers_may_be_floats() {
     let mut value = least();
@@ -371,9 +371,9 @@ fn whole_numbers_may_be_floats() {
     }
 }
 
-/// People save it with other things.
+/// Users save a snapshot together with other data.
 #[test]
-fn a_snapshot_in_a_dict_is_read_and_of_several_none() {
+fn only_a_single_snapshot_in_a_dict_is_read() {
     let whole = read(&least()).unwrap();
     let (one, two) = (
         literal!({"step": 3, "snapshot": least(), "more": [1]}),
@@ -388,16 +388,16 @@ fn a_snapshot_in_a_dict_is_read_and_of_several_none() {
         listed.starts_with("[0]: expected a segment, found a whole snapshot"),
         "{listed}"
     );
-    // The same as a pickle: {"a": {"segments": []}}, and the same twice.
+    // The same as a pickle: {"a": {"segments": []}}, and one with two such dicts.
     let pickled = Snapshot::from_bytes(b"\x80\x04}\x8c\x01a}\x8c\x08segments]ss.").unwrap();
     assert_eq!(pickled.segments, []);
     let twice = b"\x80\x04}(\x8c\x01a}\x8c\x08segments]s\x8c\x01b}\x8c\x08segments]su.";
     assert_eq!(Snapshot::from_bytes(twice).unwrap_err().to_string(), several);
 }
 
-/// Python's JSON has words for numbers that are none.
+/// Python's JSON has `NaN` and `Infinity`.
 #[test]
-fn numbers_that_are_none_do_no_harm_where_none_is_needed() {
+fn non_finite_numbers_are_accepted_in_other_keys() {
     let text = least().to_string();
     let more = format!("{}, \"x\": [NaN, -Infinity]}}", &text[..text.len() - 1]);
     assert_eq!(

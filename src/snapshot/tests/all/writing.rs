@@ -1,4 +1,4 @@
-//! What is written, byte for byte, and what a program that has no file makes of the types.
+//! The written bytes, and snapshots that a program builds itself.
 
 use gpumem_snapshot::{
     Action, Annotation, Block, BlockState, Frame, Segment, SegmentType, Snapshot, TraceEntry, Value, WriteError,
@@ -6,7 +6,7 @@ use gpumem_snapshot::{
 
 use crate::common::{json, pickle};
 
-/// One segment, two events with one call stack.
+/// Returns a snapshot of one segment, and two events with one call stack.
 fn small() -> Snapshot {
     let mut snapshot = Snapshot::default();
     let tables = &mut snapshot.tables;
@@ -66,9 +66,9 @@ fn small() -> Snapshot {
     snapshot
 }
 
-/// `pickle.loads` of Python 3.11 makes of it what the JSON test has, with a tuple as the pool's id.
+/// `pickle.loads` of Python 3.11 reads it as the value of the JSON test, with a tuple as the pool's id.
 #[test]
-fn a_pickle_byte_for_byte() {
+fn pickle_bytes_are_exact() {
     let expected: &[u8] =
         b"\x80\x04}(\x8c\x08segments\x94](}(\x8c\x06device\x94K\x00\x8c\x07address\x94\x8a\x06\x00\x00\x00\x00\x00\
         \x01\x8c\ntotal_size\x94M\x00\x02\x8c\x0eallocated_size\x94M\x00\x02\x8c\x0bactive_size\x94M\x00\x02\x8c\
@@ -89,7 +89,7 @@ fn a_pickle_byte_for_byte() {
 }
 
 #[test]
-fn json_key_for_key() {
+fn json_keys_and_values_are_exact() {
     let frame = serde_json::json!({"name": "forward", "filename": "model.py", "line": 300});
     let frames = serde_json::json!([frame, frame]);
     let entry = |action: &str, addr: &str, value: u64| {
@@ -115,7 +115,7 @@ fn json_key_for_key() {
 }
 
 #[test]
-fn both_forms_read_again_are_the_same() {
+fn both_formats_read_back_the_same() {
     let snapshot = small();
     assert_eq!(snapshot.check(), []);
     let read = Snapshot::from_bytes(&pickle(&snapshot)).unwrap();
@@ -124,7 +124,7 @@ fn both_forms_read_again_are_the_same() {
     assert_eq!(pickle(&read), pickle(&snapshot));
 }
 
-/// The web viewer passes a batch as arguments of one call, of which there may be some ten thousand.
+/// The web viewer passes a batch as arguments of one call, which may have some ten thousand.
 #[test]
 fn long_lists_and_dicts_are_written_in_batches() {
     let mut snapshot = small();
@@ -135,14 +135,14 @@ fn long_lists_and_dicts_are_written_in_batches() {
     let bytes = pickle(&snapshot);
     let read = Snapshot::from_bytes(&bytes).unwrap();
     assert_eq!(json(&read), json(&snapshot));
-    // The end of a batch of events, and the mark of the next: `u` ends an event.
+    // The end of one batch of events and the mark of the next: `u` ends an event.
     let count = |pattern: &[u8]| bytes.windows(pattern.len()).filter(|bytes| *bytes == pattern).count();
     assert_eq!(count(b"ue(}("), 2);
     assert_eq!(count(b"Nu(\x8c"), 2);
 }
 
 #[test]
-fn what_json_has_no_words_for_is_an_error() {
+fn values_that_json_lacks_are_errors() {
     let refused = |value: Value| {
         let mut snapshot = Snapshot::default();
         let value = snapshot.tables.value(value);
@@ -163,7 +163,7 @@ fn what_json_has_no_words_for_is_an_error() {
 }
 
 #[test]
-fn keys_that_are_no_texts_become_texts_in_json() {
+fn keys_become_texts_in_json() {
     let mut snapshot = Snapshot::default();
     let tables = &mut snapshot.tables;
     let keys = [
@@ -179,7 +179,7 @@ fn keys_that_are_no_texts_become_texts_in_json() {
 }
 
 #[test]
-fn a_writer_that_fails_is_an_error() {
+fn failing_writer_is_an_error() {
     struct Full;
     impl std::io::Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers shared by the tests.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses some of it")]
 
 use std::io::Write;
@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use gpumem_snapshot::{ReadError, Snapshot, Value, ValueId};
 
-/// Ten steps of a GPT on an H100, PyTorch 2.11.
+/// Returns the path of a real snapshot: ten steps of a GPT on an H100, PyTorch 2.11.
 pub(crate) fn real_path() -> &'static Path {
     Path::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -28,7 +28,7 @@ pub(crate) fn json(snapshot: &Snapshot) -> serde_json::Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-/// The pickle of `{'segments': [], 'x': value}`, the value given as its opcodes.
+/// Returns the pickle of `{'segments': [], 'x': value}`, with the value given as opcodes.
 pub(crate) fn with_value(opcodes: &[u8]) -> Vec<u8> {
     [b"\x80\x04}(\x8c\x08segments]\x8c\x01x", opcodes, b"u."].concat()
 }
@@ -36,13 +36,13 @@ pub(crate) fn with_value(opcodes: &[u8]) -> Vec<u8> {
 /// Where the value's opcodes begin in [`with_value`].
 pub(crate) const VALUE_AT: u64 = 18;
 
-/// What the reader makes of `x` in [`with_value`], as Python would print it.
+/// Reads `x` of [`with_value`] and returns it as Python would print it.
 pub(crate) fn read_value(opcodes: &[u8]) -> Result<String, ReadError> {
     let snapshot = Snapshot::from_bytes(&with_value(opcodes))?;
     Ok(repr(&snapshot, snapshot.extra[0].1))
 }
 
-/// As Python prints it, nearly.
+/// Returns a value roughly as Python prints it.
 pub(crate) fn repr(snapshot: &Snapshot, value: ValueId) -> String {
     let list = |items: &[ValueId]| {
         items
@@ -69,7 +69,7 @@ pub(crate) fn repr(snapshot: &Snapshot, value: ValueId) -> String {
     }
 }
 
-/// Small, with a frame, a call stack used twice, and a key of a version to come.
+/// A small snapshot with a frame, a call stack used twice, and a key of a future version.
 pub(crate) const SMALL: &str = r#"{"segments": [{"device": 0, "address": 4096, "total_size": 1024, "allocated_size": 512,
     "active_size": 512, "requested_size": 500, "stream": 0, "segment_type": "small", "segment_pool_id": [0, 0],
     "is_expandable": false, "frames": [], "blocks": [{"address": 4096, "size": 512, "requested_size": 500,

@@ -1,10 +1,10 @@
-//! How many.
+//! Counts.
 
 #[cfg(test)]
 #[path = "count_tests.rs"]
 mod tests;
 
-/// A count in groups of three digits: `1,024`.
+/// Formats a count in groups of three digits: `1,024`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -17,7 +17,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// A count in at most four columns, rounded down: `9999`, `12k`, `3M`.
+/// Formats a count in at most four columns, rounded down: `9999`, `12k`, `3M`.
 pub fn count_short(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -27,7 +27,7 @@ pub fn count_short(n: u64) -> String {
     }
 }
 
-/// A number of 0 or more with so many decimals, and its thousands apart like those of [`count`]: `27,235.740`.
+/// Formats a non-negative number with `decimals` decimals and groups of three digits: `27,235.740`.
 pub fn decimals(value: f64, decimals: u32) -> String {
     let unit = 10u64.pow(decimals);
     let units = (value * unit as f64).round() as u64;
@@ -39,12 +39,12 @@ pub fn decimals(value: f64, decimals: u32) -> String {
     )
 }
 
-/// `1 block`, `2 blocks`, `1,234 blocks`.
+/// Formats a count with its noun: `1 block`, `2 blocks`, `1,234 blocks`.
 pub fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// `1 entry`, `1,234 entries`.
+/// Formats a number of entries: `1 entry`, `1,234 entries`.
 pub fn entries(n: u64) -> String {
     format!("{} {}", count(n), if n == 1 { "entry" } else { "entries" })
 }

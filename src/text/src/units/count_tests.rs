@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn thousands_are_apart() {
+fn thousands_are_separated() {
     for (n, text) in [(7, "7"), (1024, "1,024"), (1_234_567, "1,234,567")] {
         assert_eq!(count(n), text);
     }
@@ -14,7 +14,7 @@ fn thousands_are_apart() {
 }
 
 #[test]
-fn a_short_count_takes_four_columns_whatever_it_is() {
+fn short_count_takes_at_most_four_columns() {
     for (n, text) in [
         (0, "0"),
         (9_999, "9999"),

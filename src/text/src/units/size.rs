@@ -1,4 +1,4 @@
-//! How many bytes: binary units as memory has them, decimal ones for links.
+//! Sizes in bytes: binary units for memory, decimal ones for links.
 
 use super::count;
 
@@ -9,18 +9,18 @@ mod tests;
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
 
-/// Each is 1,024 of the one before.
+/// The binary units; each is 1,024 times the previous one.
 const NAMES: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const PIB: usize = 5;
 const EIB: usize = 6;
 
-/// Bytes with one decimal and a binary unit: `18.0 GiB`, `512.0 MiB`, `25 B`.
+/// Formats bytes with one decimal and a binary unit: `18.0 GiB`, `512.0 MiB`, `25 B`.
 pub fn bytes(n: u64) -> String {
     bytes_to(EIB, n)
 }
 
-/// The same with PiB as the largest unit: `16384.0 PiB`. The allocator and the demos, whose errors name what a program asked for, tell
-/// sizes so.
+/// Formats bytes like [`bytes`], with PiB as the largest unit: `16384.0 PiB`. The allocator and the demos use this for
+/// the sizes in their errors.
 pub fn bytes_to_pib(n: u64) -> String {
     bytes_to(PIB, n)
 }
@@ -32,13 +32,12 @@ fn bytes_to(largest: usize, n: u64) -> String {
     }
 }
 
-/// Bytes of what would not be enough if it were less, and of what must not be more than `over` more: rounded up, in the largest unit that
-/// allows it.
+/// Formats bytes rounded up by at most `over`, in the largest unit that allows it. For amounts that must be sufficient.
 pub fn bytes_at_least(n: u64, over: u64) -> String {
     bytes_at_least_to(EIB, n, over)
 }
 
-/// The same with PiB as the largest unit, as [`bytes_to_pib`].
+/// Formats bytes like [`bytes_at_least`], with PiB as the largest unit.
 pub fn bytes_at_least_to_pib(n: u64, over: u64) -> String {
     bytes_at_least_to(PIB, n, over)
 }
@@ -46,7 +45,7 @@ pub fn bytes_at_least_to_pib(n: u64, over: u64) -> String {
 fn bytes_at_least_to(largest: usize, n: u64, over: u64) -> String {
     let tenths = |unit: usize| (u128::from(n) * 10).div_ceil(1 << (10 * unit));
     let is_near = |unit: usize| tenths(unit) << (10 * unit) <= (u128::from(n) + u128::from(over)) * 10;
-    // What is not quite 1024.0 of the next smaller unit is one of this.
+    // A value that would round to 1024.0 of a unit is 1.0 of the next.
     let mut units = (1..=largest).rev();
     match units.find(|&unit| tenths(unit - 1) >= 10_240 && is_near(unit)) {
         Some(unit) => format!("{}.{} {}", tenths(unit) / 10, tenths(unit) % 10, NAMES[unit]),
@@ -54,7 +53,7 @@ fn bytes_at_least_to(largest: usize, n: u64, over: u64) -> String {
     }
 }
 
-/// Bytes for narrow columns: `18.0G`, `512.0M`, `25`.
+/// Formats bytes for narrow columns: `18.0G`, `512.0M`, `25`.
 pub fn bytes_short(n: u64) -> String {
     match unit(n, EIB) {
         0 => format!("{n}"),
@@ -62,10 +61,11 @@ pub fn bytes_short(n: u64) -> String {
     }
 }
 
-/// The same in the largest unit that tells figures apart which differ by `step` or more: `12,345.5M`.
+/// Formats bytes like [`bytes_short`], in the largest unit in which values that differ by `step` or more look
+/// different: `12,345.5M`.
 pub fn bytes_apart(n: u64, step: u64) -> String {
     let mut unit = unit(n, EIB);
-    // A tenth of it is what is shown.
+    // One decimal is shown.
     while unit > 0 && step < (1 << (10 * unit)) / 8 {
         unit -= 1;
     }
@@ -78,7 +78,7 @@ pub fn bytes_apart(n: u64, step: u64) -> String {
     format!("{whole}.{tenth}{}", &NAMES[unit][..1])
 }
 
-/// Index of the unit that so many bytes are told in. What would be 1024.0 of one is one of the next.
+/// Returns the index of the unit for a number of bytes. A value that would round to 1024.0 of a unit uses the next.
 fn unit(n: u64, largest: usize) -> usize {
     let reaches = |unit: &usize| u128::from(n) * 20 >= 20_479 << (10 * (unit - 1));
     (1..=largest).rev().find(reaches).unwrap_or(0)
@@ -88,7 +88,8 @@ fn in_units(n: u64, unit: usize) -> f64 {
     n as f64 / (1u64 << (10 * unit)) as f64
 }
 
-/// Bytes in GiB without the unit, for a row of figures that share it: `23.0`, `0.5`; `<0.1` rather than a false `0.0`.
+/// Formats bytes in GiB without the unit, for a row of figures that share it: `23.0`, `0.5`; small values are `<0.1`
+/// instead of `0.0`.
 pub fn gib(n: u64) -> String {
     let value = in_units(n, 3);
     if n > 0 && value < 0.05 {
@@ -98,9 +99,9 @@ pub fn gib(n: u64) -> String {
     }
 }
 
-/// A size that is a round number of units without needless decimals: `256 KiB`, `1.25 MiB`; else with one.
+/// Formats a round size without unnecessary decimals: `256 KiB`, `1.25 MiB`; other sizes have one decimal.
 pub fn round_size(n: u64) -> String {
-    // To TiB.
+    // Up to TiB.
     match (1..5).rev().find(|unit| n >> (10 * unit) > 0) {
         // Quarters of a unit are exact in two decimals.
         Some(unit) if n & ((1 << (10 * unit - 2)) - 1) == 0 => format!("{} {}", in_units(n, unit), NAMES[unit]),
@@ -108,7 +109,7 @@ pub fn round_size(n: u64) -> String {
     }
 }
 
-/// Bytes per second in decimal units, as links are sold: `0`, `830 MB/s`, `1.2 GB/s`.
+/// Formats bytes per second in decimal units, as usual for links: `0`, `830 MB/s`, `1.2 GB/s`.
 pub fn rate(per_second: u64) -> String {
     match per_second {
         0..1_000 => "0".into(),
@@ -118,11 +119,11 @@ pub fn rate(per_second: u64) -> String {
     }
 }
 
-/// Reads `2GiB`, `512M`, `1.5 GiB`, `4096`: a number with an optional binary unit (K, M, G, T, each with or without
+/// Parses `2GiB`, `512M`, `1.5 GiB`, `4096`: a number with an optional binary unit (K, M, G, T, each with or without
 /// `B` or `iB`); without one, bytes.
 ///
 /// # Errors
-/// A sentence that says what was expected.
+/// A message that says what was expected.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let wanted = || format!("{text:?} is no size: write 512MiB, 2GiB or a number of bytes");
     let too_large = || format!("{text:?}: so many bytes do not fit into 64 bits");

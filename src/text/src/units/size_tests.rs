@@ -4,7 +4,7 @@ use super::*;
 const M: u64 = 1 << 20;
 
 #[test]
-fn a_small_part_is_never_shown_as_nothing() {
+fn small_sizes_are_not_shown_as_zero() {
     assert_eq!(
         (gib(0).as_str(), gib(M).as_str(), gib(480 * M).as_str()),
         ("0.0", "<0.1", "0.5")
@@ -26,7 +26,7 @@ fn round_sizes_have_no_decimals() {
 }
 
 #[test]
-fn what_must_be_enough_is_rounded_up() {
+fn sufficient_sizes_are_rounded_up() {
     let cases = [
         (0, "0 B"),
         (1023, "1023 B"),
@@ -42,7 +42,7 @@ fn what_must_be_enough_is_rounded_up() {
     for (n, text) in cases {
         assert_eq!(bytes_at_least(n, u64::MAX), text);
     }
-    // A tenth of a GiB would be more than all that is left.
+    // Rounding up to a tenth of a GiB would exceed the rest.
     let less = (10 << 30) - (50 << 20);
     assert_eq!(bytes_at_least(less, 25 << 20), "10190.0 MiB");
     assert_eq!(bytes_at_least(less + 1, 0), format!("{} B", less + 1));
@@ -70,7 +70,7 @@ fn bytes_round_to_one_decimal_and_carry() {
 }
 
 #[test]
-fn a_figure_is_told_from_its_neighbour() {
+fn neighbouring_values_look_different() {
     let cases = [
         (5 * 1024 * M + 200 * M, 4 * 1024 * M, "5.2G"),
         (5 * 1024 * M + 200 * M, 128 * M, "5.2G"),
@@ -91,7 +91,7 @@ fn a_figure_is_told_from_its_neighbour() {
 }
 
 #[test]
-fn sizes_are_read_in_the_forms_people_write() {
+fn sizes_are_parsed_in_common_forms() {
     for (text, bytes) in [
         ("2GiB", 2 << 30),
         ("2g", 2 << 30),
@@ -120,7 +120,7 @@ fn sizes_are_read_in_the_forms_people_write() {
 }
 
 #[test]
-fn a_size_that_is_too_large_is_not_said_to_be_none() {
+fn too_large_size_is_reported_as_such() {
     for large in ["99999999999T", "18446744073709551616", "99999999.5T"] {
         let error = parse_bytes(large).unwrap_err();
         assert!(error.contains("do not fit into 64 bits"), "{error}");
@@ -128,7 +128,7 @@ fn a_size_that_is_too_large_is_not_said_to_be_none() {
 }
 
 #[test]
-fn the_allocators_sizes_end_at_pib() {
+fn allocator_sizes_end_at_pib() {
     for n in [0, 1023, 1024, 1_048_524, 1_048_525, 500 * M, 1302 * M, 1 << 59] {
         assert_eq!(bytes_to_pib(n), bytes(n));
         assert_eq!(bytes_at_least_to_pib(n, u64::MAX), bytes_at_least(n, u64::MAX));

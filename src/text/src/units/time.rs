@@ -1,4 +1,4 @@
-//! How long, and how long ago. All take nanoseconds.
+//! Durations and ages. All functions take nanoseconds.
 
 use super::{count, decimals};
 
@@ -8,7 +8,7 @@ mod tests;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A duration to two significant units at most: `340 ms`, `4.2 s`, `3 m 20 s`, `2 h 05 m`.
+/// Formats a duration with at most two units: `340 ms`, `4.2 s`, `3 m 20 s`, `2 h 05 m`.
 pub fn duration(nanos: u64) -> String {
     let millis = nanos / 1_000_000;
     let seconds = millis / 1000;
@@ -20,7 +20,7 @@ pub fn duration(nanos: u64) -> String {
     }
 }
 
-/// How long something has been so, in steps that grow with it: `42 s`, `3 min`, `2 h 05 min`.
+/// Formats how long something has lasted, more coarsely the longer it is: `42 s`, `3 min`, `2 h 05 min`.
 pub fn age(nanos: u64) -> String {
     let seconds = nanos / SECOND;
     match seconds {
@@ -30,7 +30,8 @@ pub fn age(nanos: u64) -> String {
     }
 }
 
-/// How long ago, to the minute, so that the text stays still: `just now`, `3 min ago`, `2 h ago`.
+/// Formats how long ago something was, to the minute, so that the text rarely changes: `just now`, `3 min ago`, `2 h
+/// ago`.
 pub fn ago(nanos: u64) -> String {
     match nanos / (60 * SECOND) {
         0 => "just now".into(),
@@ -39,7 +40,7 @@ pub fn ago(nanos: u64) -> String {
     }
 }
 
-/// The same for narrow columns: `now`, `3m`, `2h`.
+/// Formats how long ago something was for narrow columns: `now`, `3m`, `2h`.
 pub fn ago_short(nanos: u64) -> String {
     match nanos / (60 * SECOND) {
         0 => "now".into(),
@@ -48,7 +49,7 @@ pub fn ago_short(nanos: u64) -> String {
     }
 }
 
-/// The length of an axis of time, exact: `90 s`, `2 min`, `2 min 05 s`.
+/// Formats the exact length of a time axis: `90 s`, `2 min`, `2 min 05 s`.
 pub fn span(nanos: u64) -> String {
     match nanos / SECOND {
         s @ 0..=90 => format!("{s} s"),
@@ -57,7 +58,7 @@ pub fn span(nanos: u64) -> String {
     }
 }
 
-/// What a measurement took, to a tenth of its unit: `0`, `1,543 ns`, `10.0 µs`, `9,999.9 ms`, `12,345.0 s`.
+/// Formats a measured duration to a tenth of its unit: `0`, `1,543 ns`, `10.0 µs`, `9,999.9 ms`, `12,345.0 s`.
 pub fn measured(nanos: u64) -> String {
     let value = nanos as f64;
     match nanos {
@@ -69,7 +70,7 @@ pub fn measured(nanos: u64) -> String {
     }
 }
 
-/// A mean of many measurements: `99.9 ns`, `1,058 ns`.
+/// Formats the mean of many measurements in nanoseconds: `99.9 ns`, `1,058 ns`.
 pub fn nanoseconds(mean: f64) -> String {
     if mean < 100.0 {
         format!("{} ns", decimals(mean, 1))

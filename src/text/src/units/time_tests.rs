@@ -39,7 +39,7 @@ fn spans_are_exact() {
 }
 
 #[test]
-fn what_is_measured_keeps_its_thousands_apart() {
+fn measured_durations_separate_thousands() {
     let measured = [0, 9, 1543, 10_000, 999_990, 9_999_940_000, 12_345_000_000_000].map(measured);
     let expected = [
         "0",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::{Life, OpenError, Options, Publisher, ReadError};
 
-/// A machine's root, on tmpfs.
+/// Makes a directory on tmpfs that stands for a machine's root.
 fn machine() -> tempfile::TempDir {
     let root = tempfile::Builder::new()
         .prefix("gpumem-test-")
@@ -17,7 +17,7 @@ fn machine() -> tempfile::TempDir {
     root
 }
 
-/// A private directory there.
+/// Makes a private directory below the root.
 fn directory(root: &Path, name: &str) -> PathBuf {
     let dir = root.join("dev/shm").join(name);
     fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
@@ -36,7 +36,7 @@ fn publisher(dir: &Path) -> Publisher {
     Publisher::create(&options).unwrap()
 }
 
-/// The user's own directory by number.
+/// Returns the name of this user's own directory.
 fn own_name() -> String {
     format!("gpumem-{}", rustix::process::geteuid().as_raw())
 }
@@ -49,7 +49,7 @@ fn has(scan: &Scan, publisher: &Publisher) -> bool {
     scan.found.iter().any(|found| found.path == publisher.path())
 }
 
-/// Gives something to another user. Only root can.
+/// Changes the owner of a file. Only root can.
 fn give(path: &Path, uid: u32) -> bool {
     let given = std::os::unix::fs::chown(path, Some(uid), Some(uid)).is_ok();
     if !given {
@@ -58,7 +58,7 @@ fn give(path: &Path, uid: u32) -> bool {
     given
 }
 
-/// Has a thread stop, also where the test fails that it belongs to.
+/// Stops a thread at the end of its test, even if the test fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -77,7 +77,7 @@ fn overflows(scan: &Scan) -> Vec<&Problem> {
 }
 
 #[test]
-fn junk_names_take_no_place_of_a_live_channel() {
+fn junk_names_do_not_displace_a_live_channel() {
     let root = machine();
     let dir = directory(root.path(), &own_name());
     for number in 0..JUNK {
@@ -92,7 +92,7 @@ fn junk_names_take_no_place_of_a_live_channel() {
 }
 
 #[test]
-fn junk_that_is_named_as_channels_are_leaves_the_live_one_and_is_told() {
+fn junk_with_channel_names_is_reported_and_not_preferred() {
     let root = machine();
     let dir = directory(root.path(), &own_name());
     let publisher = publisher(&dir);
@@ -100,7 +100,7 @@ fn junk_that_is_named_as_channels_are_leaves_the_live_one_and_is_told() {
         fs::write(dir.join(format!("{number}-1-0.gpumem")), [1; 4096]).unwrap();
     }
     for found in [scan(root.path()), within(std::slice::from_ref(&dir), [])] {
-        assert!(has(&found, &publisher), "what has most memory comes first");
+        assert!(has(&found, &publisher), "the file with the most memory comes first");
         assert_eq!(found.found.len(), FOUND_MAX);
         let [overflow] = overflows(&found)[..] else {
             unreachable!("{:?}", found.problems)
@@ -115,7 +115,7 @@ fn junk_that_is_named_as_channels_are_leaves_the_live_one_and_is_told() {
 }
 
 #[test]
-fn one_users_directories_and_files_take_no_place_of_anothers() {
+fn one_user_cannot_displace_channels_of_another() {
     let root = machine();
     let victim = directory(root.path(), "gpumem-54321");
     let publisher = publisher(&victim);
@@ -135,18 +135,21 @@ fn one_users_directories_and_files_take_no_place_of_anothers() {
     eprintln!("{JUNK} directories and {JUNK} files: {:?}", start.elapsed());
     assert!(has(&found, &publisher));
     assert_eq!(found.found.len(), FOUND_MAX);
-    let told: Vec<&str> = overflows(&found)
+    let reported: Vec<&str> = overflows(&found)
         .iter()
         .map(|problem| problem.reason.as_str())
         .collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with("3689 channel directories"), "{told:?}");
-    assert!(told[1].starts_with("105 channel files of its owner"), "{told:?}");
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    assert!(reported[0].starts_with("3689 channel directories"), "{reported:?}");
+    assert!(
+        reported[1].starts_with("105 channel files of its owner"),
+        "{reported:?}"
+    );
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
-fn a_containers_root_takes_no_place_of_anothers() {
+fn root_of_a_container_cannot_displace_other_channels() {
     let (flooded, other) = (machine(), machine());
     let dir = directory(flooded.path(), &own_name());
     for number in 0..JUNK {
@@ -162,9 +165,9 @@ fn a_containers_root_takes_no_place_of_anothers() {
     assert_eq!(overflows(&found).len(), 1);
 }
 
-/// Opened for reading without care, a FIFO holds the reader up, and a device does what it does.
+/// Opening a FIFO for reading can block, and opening a device can have effects.
 #[test]
-fn what_is_no_regular_file_is_not_opened() {
+fn only_regular_files_are_opened() {
     let root = machine();
     let dir = directory(root.path(), &own_name());
     let publisher = publisher(&dir);
@@ -173,7 +176,7 @@ fn what_is_no_regular_file_is_not_opened() {
     symlink("/dev/zero", dir.join("1-2-0.gpumem")).unwrap();
     fs::create_dir(dir.join("1-3-0.gpumem")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(dir.join("1-4-0.gpumem")).unwrap();
-    // What the kernel's watchdog does with who opens its device is not for a test: this one ends nobody.
+    // Opening a watchdog device would arm it. The test uses the number of `/dev/zero`, which is harmless.
     let device = rustix::fs::makedev(1, 5);
     let mode = rustix::fs::Mode::RUSR;
     if rustix::fs::mknodat(
@@ -187,22 +190,22 @@ fn what_is_no_regular_file_is_not_opened() {
     {
         eprintln!("SKIPPED in part: devices cannot be made here");
     }
-    // In place of users' directories, too.
+    // Also in place of users' directories.
     rustix::fs::mkfifoat(rustix::fs::CWD, root.path().join("dev/shm/gpumem-7"), mode).unwrap();
     symlink(&dir, root.path().join("dev/shm/gpumem-8")).unwrap();
-    // And of the directory that those are in.
+    // Also in place of the directory that holds them.
     let other = tempfile::tempdir_in("/dev/shm").unwrap();
     fs::create_dir(other.path().join("dev")).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, other.path().join("dev/shm"), mode).unwrap();
     let found = within(&[], [other.path().to_owned(), root.path().to_owned()]);
     assert!(has(&found, &publisher));
     assert_eq!((found.found.len(), found.problems), (1, vec![]));
-    // A writer that does not wait learns whether somebody has it open.
+    // A non-blocking open for writing succeeds only if a reader has the FIFO open.
     let is_read = || {
         let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty()).is_ok()
     };
-    let handle = place::open_directory(&dir).unwrap();
+    let handle = directory::open_directory(&dir).unwrap();
     let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
@@ -215,7 +218,7 @@ fn what_is_no_regular_file_is_not_opened() {
         let stop = StopAtEnd(&stopped);
         for _ in 0..2000 {
             for name in ["1-1-0.gpumem", "1-4-0.gpumem", "1-5-0.gpumem"] {
-                assert!(place::open_in(&handle, OsStr::new(name)).is_err());
+                assert!(directory::open_in(&handle, OsStr::new(name)).is_err());
             }
         }
         drop(stop);
@@ -224,7 +227,7 @@ fn what_is_no_regular_file_is_not_opened() {
 }
 
 #[test]
-fn a_foreign_directory_that_is_not_in_memory_is_refused_and_told() {
+fn foreign_directory_not_on_tmpfs_is_refused_and_reported() {
     let root = tempfile::tempdir().unwrap();
     let kind = rustix::fs::statfs(root.path()).unwrap().f_type as u64;
     if kind == 0x0102_1994 {
@@ -253,9 +256,10 @@ fn is_mapped(path: &Path) -> bool {
         .contains(path.to_str().unwrap())
 }
 
-/// A mapped file that is cut short ends its reader by SIGBUS. Root of a container has the number that we have.
+/// A reader of a mapped file that is truncated is killed by SIGBUS. The root of a container can have the uid of this
+/// user.
 #[test]
-fn a_foreign_file_is_not_mapped_and_may_be_cut_short_while_it_is_read() {
+fn foreign_file_is_not_mapped_and_may_be_truncated() {
     let root = machine();
     let dir = directory(root.path(), &own_name());
     let publisher = publisher(&dir);
@@ -300,12 +304,12 @@ fn a_foreign_file_is_not_mapped_and_may_be_cut_short_while_it_is_read() {
             }
         }
     });
-    eprintln!("read whole {whole} times, cut short {cut} times, and never ended");
+    eprintln!("read whole {whole} times, truncated {cut} times, and never killed");
     assert!(whole > 0 && cut > 0, "{whole} {cut}");
 }
 
 #[test]
-fn another_file_under_the_name_of_one_that_was_found_is_not_opened() {
+fn file_that_replaced_a_found_one_is_not_opened() {
     let root = machine();
     let dir = directory(root.path(), &own_name());
     let publisher = publisher(&dir);

@@ -4,19 +4,19 @@ use crate::{Block, BlockState, EventKind, Lane, Operation, Options, Publisher, S
 
 const LANES: usize = 3;
 
-/// The publisher, and the lanes.
+/// The publisher and the lanes.
 const WRITERS: usize = 1 + LANES;
 
-/// What a writer knows of: so many events of each.
-type Clock = [u64; WRITERS];
+/// A vector clock: how many events of each writer are known.
+type VectorClock = [u64; WRITERS];
 
-/// A program of which one operation after the other is chosen by the test.
+/// A program whose operations are chosen one by one by the test.
 struct Program {
     publisher: Publisher,
     lanes: Vec<Lane>,
-    clocks: [Clock; WRITERS],
-    /// The writer of each event, and what it knew of, itself included. Events are numbered by their size.
-    events: Vec<(usize, Clock)>,
+    clocks: [VectorClock; WRITERS],
+    /// The writer of each event, and its vector clock, which includes the event. The size of an event is its number.
+    events: Vec<(usize, VectorClock)>,
     seed: u64,
 }
 
@@ -49,11 +49,11 @@ impl Program {
     }
 
     fn met(&mut self, lane: usize) {
-        let both: Clock = std::array::from_fn(|n| self.clocks[0][n].max(self.clocks[1 + lane][n]));
+        let both: VectorClock = std::array::from_fn(|n| self.clocks[0][n].max(self.clocks[1 + lane][n]));
         (self.clocks[0], self.clocks[1 + lane]) = (both, both);
     }
 
-    /// Some operations, all within a tick or two of the clock.
+    /// Runs some operations, all within a tick or two of the clock.
     fn run(&mut self) {
         for _ in 0..self.below(12) {
             let writer = self.below(WRITERS as u64) as usize;
@@ -92,22 +92,22 @@ impl Program {
         }
     }
 
-    /// Whether an event came before another, in whatever way.
+    /// Whether an event happened before another, directly or through other writers.
     fn came_before(&self, one: &Event, other: &Event) -> bool {
         let (writer, clock) = self.events[one.size as usize];
         one.size != other.size && self.events[other.size as usize].1[writer] >= clock[writer]
     }
 }
 
-/// Whatever happens between any two looks: what came before a meeting comes before what came after, also on another lane and in a
-/// later call, and all that was there before a call is handed out by it.
+/// Whatever happens between the counts: events before a meeting come before those after it, also on another lane and in
+/// a later call, and a call returns all events that existed before it.
 #[test]
-fn no_event_is_handed_out_before_one_that_it_came_after() {
+fn events_are_returned_in_causal_order() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     for seed in 0..600 {
         let mut program = Program::new(dir.path(), seed);
         let mut reader = Reader::open(program.publisher.path()).unwrap();
-        let mut told = Vec::new();
+        let mut returned = Vec::new();
         for _ in 0..10 {
             program.run();
             let sure = program.events.len();
@@ -120,13 +120,13 @@ fn no_event_is_handed_out_before_one_that_it_came_after() {
             program.run();
             reader.look_at_lanes_again().unwrap();
             program.run();
-            assert_eq!(reader.hand_out(|event| told.push(*event)).unwrap(), 0);
-            assert!(told.len() >= sure, "{seed}: something waits for no reason");
+            assert_eq!(reader.hand_out(|event| returned.push(*event)).unwrap(), 0);
+            assert!(returned.len() >= sure, "{seed}: an event waits for no reason");
         }
-        reader.each_event(|event| told.push(*event)).unwrap();
-        assert_eq!(told.len(), program.events.len(), "{seed}");
-        for (n, later) in told.iter().enumerate() {
-            let wrong = told[..n].iter().find(|earlier| program.came_before(later, earlier));
+        reader.each_event(|event| returned.push(*event)).unwrap();
+        assert_eq!(returned.len(), program.events.len(), "{seed}");
+        for (n, later) in returned.iter().enumerate() {
+            let wrong = returned[..n].iter().find(|earlier| program.came_before(later, earlier));
             assert_eq!(wrong, None, "{seed}: handed out before {later:?}");
         }
         std::fs::remove_file(program.publisher.path()).unwrap();
@@ -146,7 +146,7 @@ fn stored(time: u64, order: u32, index: u64) -> Stored {
 }
 
 #[test]
-fn numbers_of_meetings_may_wrap_and_rings_stay_in_order_whatever_they_say() {
+fn meeting_numbers_may_wrap_and_rings_stay_in_order() {
     let mut shown = Vec::new();
     let queues = [
         vec![stored(5, u32::MAX, 0), stored(5, 1, 1), stored(6, 1, 2)],

@@ -1,4 +1,5 @@
-//! The same program killed at random moments: what it leaves is what its events say, but for what each thread was doing.
+//! The same program killed at random moments: the channel it leaves matches its events, except for the one operation
+//! that each thread was doing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,11 +11,11 @@ use crate::common::{Random, campaign, channel_dir};
 use crate::lane_stress::program::{LANES, Program};
 use crate::lane_stress::witness::Witness;
 
-/// The rings hold all events of a victim.
+/// Size of the rings, which hold all events of a victim.
 const RING: u64 = 1 << 16;
 
 #[test]
-fn what_a_kill_leaves_of_lanes_is_what_their_events_say() {
+fn killed_lanes_match_their_events() {
     let mut random = Random(77);
     let (mut events, mut cut_off) = (0, 0);
     let kills = campaign(40);
@@ -29,7 +30,7 @@ fn what_a_kill_leaves_of_lanes_is_what_their_events_say() {
             .unwrap();
         let path = channel_in(dir.path());
         let mut there = Witness::new(Reader::open(&path).unwrap());
-        // From then on at random.
+        // The kill comes a random time after that.
         while there.reader.refresh().unwrap().lanes.len() < LANES {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -41,7 +42,7 @@ fn what_a_kill_leaves_of_lanes_is_what_their_events_say() {
         let (seen, black_box) = (there.look_at_black_box(), late.look_at_black_box());
         assert_eq!(
             seen.devices, black_box.devices,
-            "who watched is shown the same as who comes late"
+            "a reader that watched shows the same as one that opens the file late"
         );
         assert_eq!(seen.lanes, black_box.lanes);
         events += black_box.event_count;
@@ -51,7 +52,7 @@ fn what_a_kill_leaves_of_lanes_is_what_their_events_say() {
     println!("{kills} kills after {events} events, {cut_off} in the middle of a block");
 }
 
-/// The one channel of a directory, once it is there.
+/// Waits for the only channel of a directory.
 fn channel_in(dir: &Path) -> PathBuf {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

@@ -1,5 +1,5 @@
-//! Four lanes and the publisher at work at the same time, while a reader looks: what it is shown of each lane is what the lane's
-//! events say, no block is of two moments, and what happened on both sides of a meeting comes in that order.
+//! Four lanes and the publisher publish concurrently while a reader reads. The figures of each lane match its events,
+//! no block mixes two moments, and events before a meeting come before those after it.
 
 mod kill;
 mod program;
@@ -14,7 +14,7 @@ use witness::Witness;
 use crate::common::{Random, channel_dir};
 
 #[test]
-fn lanes_and_publisher_at_work_are_shown_as_they_are() {
+fn concurrent_lanes_and_publisher_are_shown_correctly() {
     let dir = channel_dir();
     let (mut looks, mut exact) = (0, 0);
     for round in 0..ROUNDS {
@@ -59,7 +59,7 @@ fn lanes_and_publisher_at_work_are_shown_as_they_are() {
     }
     assert!(
         looks > 20 && exact > 4,
-        "{looks} looks, {exact} of them exact: it saw too little to mean anything"
+        "{looks} reads, {exact} of them exact: too few for a meaningful test"
     );
-    println!("{looks} looks, {exact} of them exact");
+    println!("{looks} reads, {exact} of them exact");
 }

@@ -1,4 +1,4 @@
-//! A program with a heap and a front of it per lane, each with its lock, as the allocator has them.
+//! A program with a heap and one cache per lane, each with its lock, like the allocator.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,17 +12,18 @@ use gpumem_channel::{
 use crate::common::{Count, Random, options, publisher_with};
 
 pub(crate) const LANES: usize = 4;
-/// Blocks of every lane at first. In the segment each is followed by one of the publisher's, of twice the size, which it splits and
-/// joins.
+/// Number of blocks of every lane at first. In the segment each is followed by one of the publisher's blocks, of twice
+/// the size, which the publisher splits and joins.
 pub(crate) const EACH: usize = 8;
 pub(crate) const PAIRS: usize = LANES * EACH;
 pub(crate) const UNIT: u64 = 1024;
 pub(crate) const OPERATIONS: u64 = 60_000;
 pub(crate) const ROUNDS: u64 = 3;
-/// Events that a ring keeps. Nobody gets further ahead of the reader than half of that.
+/// Size of a ring. No writer gets further ahead of the reader than half of it.
 pub(crate) const RING: u64 = 1 << 14;
 
-/// The slots of a lane's block, of the publisher's behind it, and of its first half while it is split.
+/// Returns the slots of a lane's block, of the publisher's block after it, and of the first half of that block while it
+/// is split.
 pub(crate) fn slots(pair: usize) -> [u32; 3] {
     [pair as u32, (PAIRS + pair) as u32, (2 * PAIRS + pair) as u32]
 }
@@ -31,7 +32,7 @@ pub(crate) fn addr(pair: usize) -> u64 {
     (1 << 40) + pair as u64 * 3 * UNIT
 }
 
-/// A lane's block. Its fields tell whether they were stored together.
+/// Returns a lane's block, whose fields show whether they were stored together.
 pub(crate) fn lent(pair: usize, requested: u64, epoch: u64) -> Block {
     Block {
         addr: addr(pair),
@@ -54,12 +55,12 @@ pub(crate) struct Held {
     pub(crate) next: u32,
 }
 
-/// What a lane's lock guards.
+/// The data guarded by a lane's lock.
 pub(crate) struct Front {
     pub(crate) lane: Lane,
     pub(crate) figures: LaneFigures,
     pub(crate) blocks: Vec<Held>,
-    /// Meetings so far. Every event says in its stream how many there were.
+    /// Number of meetings so far. Every event has it in its stream field.
     pub(crate) epoch: u64,
 }
 
@@ -79,12 +80,12 @@ impl Front {
             small.allocation.sub(1);
             small.requested_bytes.sub(held.requested);
             small.allocated_bytes.sub(UNIT);
-            // The event has what it was, the block has not.
+            // The event has the requested size and tag, the block does not.
             let state = BlockState::Free;
             let was = lent(held.pair, std::mem::take(&mut held.requested), epoch);
             (EventKind::Free, Block { state, ..was })
         };
-        let told = self.lane.operation(&Operation {
+        let published = self.lane.operation(&Operation {
             kind,
             slot: slots(held.pair)[0],
             state: block.state,
@@ -92,7 +93,7 @@ impl Front {
             next: Some(held.next),
             split: Split::NO,
         });
-        if told.figures_due {
+        if published.figures_due {
             self.lane.figures(&self.figures);
         }
     }
@@ -107,7 +108,7 @@ pub(crate) fn mark(lane: usize, epoch: u64) -> Event {
     }
 }
 
-/// What the heap's lock guards.
+/// The data guarded by the heap's lock.
 pub(crate) struct Heap {
     pub(crate) publisher: Publisher,
     pub(crate) split: [bool; PAIRS],
@@ -127,7 +128,7 @@ impl Heap {
         for pair in 0..PAIRS {
             heap.publisher
                 .block(slots(pair)[0], &lent(pair, 0, 0), Some(slots(pair)[1]));
-            heap.tell_own(pair);
+            heap.publish_own(pair);
         }
         let size = 3 * UNIT * PAIRS as u64;
         let segment = Segment {
@@ -140,8 +141,8 @@ impl Heap {
         heap
     }
 
-    /// The publisher's block behind a lane's.
-    pub(crate) fn tell_own(&mut self, pair: usize) {
+    /// Publishes the publisher's block after a lane's.
+    pub(crate) fn publish_own(&mut self, pair: usize) {
         let [_, whole, half] = slots(pair);
         let split = self.split[pair];
         let own = |at: u64, size| Block {
@@ -159,7 +160,7 @@ impl Heap {
         }
     }
 
-    /// Meets a lane, and tells so before and after.
+    /// Meets a lane, and publishes a mark before and after.
     pub(crate) fn meet(&mut self, number: usize, front: &mut Front) {
         self.publisher.event(&mark(number, front.epoch));
         self.publisher.meet(&mut front.lane);
@@ -168,7 +169,7 @@ impl Heap {
         self.publisher.event(&mark(number, front.epoch));
     }
 
-    /// Splits or joins the block behind one that a lane has: the lane's is told to have another neighbour.
+    /// Splits or joins the block after a lane's block, which then gets another neighbour.
     pub(crate) fn restructure(&mut self, number: usize, front: &mut Front, random: &mut Random) {
         self.meet(number, front);
         let epoch = front.epoch;
@@ -178,7 +179,7 @@ impl Heap {
         *split = !*split;
         held.next = slots(held.pair)[if *split { 2 } else { 1 }];
         self.publisher.segment_begin(0);
-        self.tell_own(held.pair);
+        self.publish_own(held.pair);
         let block = lent(held.pair, held.requested, epoch);
         assert!(
             front
@@ -207,14 +208,14 @@ pub(crate) struct Program {
     pub(crate) heap: Mutex<Heap>,
     pub(crate) fronts: [Mutex<Front>; LANES],
     pub(crate) running: AtomicUsize,
-    /// Whether a reader looks, and has not found anything.
+    /// Whether a reader is running and has found no error.
     pub(crate) watched: AtomicBool,
-    /// Events that the reader took, of the publisher and of each lane.
+    /// Number of events that the reader has read, of the publisher and of each lane.
     pub(crate) taken: [AtomicU64; 1 + LANES],
 }
 
 impl Program {
-    /// One whose rings hold `ring` events.
+    /// Makes a program whose rings hold `ring` events.
     pub(crate) fn new(dir: &Path, ring: u64) -> Program {
         let options = Options {
             events: ring as u32,
@@ -248,7 +249,7 @@ impl Program {
         }
     }
 
-    /// Waits until the reader has come near.
+    /// Waits until the reader is close enough.
     pub(crate) fn wait(&self, ring: usize, published: u64) {
         while self.watched.load(Ordering::Relaxed) && published > self.taken[ring].load(Ordering::Relaxed) + RING / 2 {
             std::thread::yield_now();
@@ -277,7 +278,7 @@ impl Program {
                 0 => heap.meet(one, &mut self.front(one)),
                 1 => heap.restructure(one, &mut self.front(one), &mut random),
                 _ => {
-                    // In one order, so that no two wait for each other.
+                    // Always in the same order, to avoid a deadlock.
                     let mut low = self.front(one.min(other));
                     let mut high = self.front(one.max(other));
                     heap.hand_over((one.min(other), &mut low), (one.max(other), &mut high));
@@ -285,7 +286,7 @@ impl Program {
             }
             let events = heap.events;
             drop(heap);
-            // Nobody takes them meanwhile, and there is room for no more than a lane has.
+            // No reader reads the events meanwhile, and the ring has space for no more than a lane's.
             if events >= OPERATIONS && !self.watched.load(Ordering::Relaxed) {
                 return;
             }
@@ -295,7 +296,7 @@ impl Program {
     }
 }
 
-/// Ends the waiting for a reader that is gone, also if it panicked.
+/// Ends the waiting for the reader when it ends, even by a panic.
 pub(crate) struct Watch<'a>(pub(crate) &'a Program);
 
 impl Drop for Watch<'_> {

@@ -1,4 +1,4 @@
-//! The reader, and what must hold of everything that it is shown.
+//! The reader, with the checks of everything that it shows.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use gpumem_channel::{BlockState, Event, EventKind, LaneFigures, Life, Reader, Sn
 use crate::common::Count;
 use crate::lane_stress::program::LANES;
 
-/// What a reader was shown so far.
+/// A reader, and what it has shown so far.
 pub(crate) struct Witness {
     pub(crate) reader: Reader,
-    /// A lane's figures after each of its events.
+    /// The figures of each lane after each of its events.
     pub(crate) history: [Vec<LaneFigures>; LANES],
-    /// The most meetings of a lane that an event told.
+    /// For each lane, the highest number of meetings in an event.
     pub(crate) epochs: [u64; LANES],
-    /// Events of the publisher.
+    /// Number of the publisher's events.
     pub(crate) own: u64,
     pub(crate) exact: u64,
-    /// What the program asked for of the block at each address, 0 once it is free.
+    /// Requested size of the block at each address, 0 if it is free.
     blocks: BTreeMap<u64, u64>,
-    /// The block that each lane's last event was about.
+    /// Address of the block of each lane's last event.
     last: [u64; LANES],
 }
 
@@ -55,7 +55,7 @@ impl Witness {
             };
             assert!(
                 event.stream >= self.epochs[lane],
-                "after a meeting that it was before: {event:?}"
+                "returned after a meeting although it came before it: {event:?}"
             );
             self.epochs[lane] = event.stream;
         }
@@ -117,7 +117,7 @@ impl Witness {
         snapshot
     }
 
-    /// Who was waited for may keep its lock for a moment longer: Linux 6.18 does, with 16 processors.
+    /// A process that was waited for may keep its lock for a moment longer (seen on Linux 6.18 with 16 processors).
     fn look_until_dead(&mut self) -> Snapshot {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -130,7 +130,8 @@ impl Witness {
         }
     }
 
-    /// Looks at what a kill left: all but the one operation of each lane that it interrupted, which its last event names.
+    /// Checks what a kill left: everything except the one operation of each lane that was interrupted, which its last
+    /// event names.
     pub(crate) fn look_at_black_box(&mut self) -> Snapshot {
         let snapshot = self.look_until_dead();
         for (lane, history) in snapshot.lanes.iter().zip(&self.history) {
@@ -143,14 +144,14 @@ impl Witness {
             .collect();
         let whole = snapshot.devices[0].segments.iter().all(|map| map.complete);
         let over = self.blocks.iter().filter(|(addr, _)| !self.last.contains(addr));
-        let (told, missing): (Vec<_>, Vec<_>) = over.partition(|(addr, _)| shown.contains_key(addr));
-        for (addr, requested) in told {
+        let (reported, missing): (Vec<_>, Vec<_>) = over.partition(|(addr, _)| shown.contains_key(addr));
+        for (addr, requested) in reported {
             assert_eq!(
                 shown[addr], *requested,
-                "at {addr:x}: not what the last event about it says"
+                "at {addr:x}: differs from the last event about it"
             );
         }
-        // The heap may have been about to rewrite one of a lane's.
+        // The heap may have been rewriting one of a lane's blocks.
         assert!(missing.len() <= usize::from(!whole), "not shown: {missing:?}");
         snapshot
     }

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-use super::{Entry, Mirror};
+use super::{Entry, Replica};
 use crate::source::Source;
 use crate::{Block, BlockState, Device, Options, Publisher, Reader, Segment, Snapshot};
 
@@ -48,7 +48,7 @@ impl Heap {
         (self.seed % u64::from(below)) as u32
     }
 
-    /// Slots lie far apart, as in a heap that has lived for a while.
+    /// Returns a slot far from its neighbours, as in a heap that has been in use for a while.
     fn slot(n: u32) -> u32 {
         n * 7 % (2 * SEGMENTS * PAIRS)
     }
@@ -126,7 +126,7 @@ fn shown(snapshot: &Snapshot) -> Vec<Block> {
     blocks.map(|block| Block { time: 0, ..*block }).collect()
 }
 
-/// Another user's channel is read with `pread`. No second user is needed to look at that.
+/// Opens a channel with `pread`, as that of another user is read.
 fn by_pread(path: &std::path::Path) -> Reader {
     let mut reader = Reader::open(path).unwrap();
     reader.source = Source::by_pread(reader.file.clone());
@@ -153,7 +153,7 @@ fn both_ways_of_reading_follow_every_change() {
             assert_eq!(shown(&snapshot), heap.blocks());
             let blocks: Vec<Block> = device.blocks().copied().collect();
             assert_eq!(device.free(), crate::FreeSums::of(&blocks));
-            // Every other one is looked at for a while: the reader must leave it alone.
+            // Every other snapshot is kept for a while: the reader must not change it.
             if pass % 2 == 0 {
                 kept.push((snapshot, heap.blocks()));
             }
@@ -165,9 +165,10 @@ fn both_ways_of_reading_follow_every_change() {
     }
 }
 
-/// A hostile channel, or one that was cut off, may say anything of a segment: what is shown of it can be added up and drawn.
+/// A hostile or interrupted channel may claim anything about a segment. The blocks that are shown can still be summed
+/// up and drawn.
 #[test]
-fn of_blocks_that_overlap_or_reach_beyond_their_segment_only_those_that_fit_are_shown() {
+fn overlapping_and_protruding_blocks_are_not_shown() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let options = Options {
         dir: Some(dir.path().join("channels")),
@@ -176,7 +177,7 @@ fn of_blocks_that_overlap_or_reach_beyond_their_segment_only_those_that_fit_are_
     let mut publisher = Publisher::create(&options).unwrap();
     publisher.set_device(0, &Device::default());
     publisher.segment_begin(0);
-    // Of a segment of four times the size: where each begins, and how long it is. The last one goes again.
+    // Start and length of blocks of a segment of length four. The last block is removed again.
     let blocks = [(0, 2), (1, 1), (2, 1), (3, 2), (3, 1)];
     for (slot, (at, sizes)) in (0..).zip(blocks) {
         let block = Block {
@@ -201,14 +202,14 @@ fn of_blocks_that_overlap_or_reach_beyond_their_segment_only_those_that_fit_are_
     assert!(!snapshot.devices[0].segments[0].complete);
 }
 
-/// A hostile channel has as many as there is room for. A step for every two of them would take minutes.
+/// A hostile channel may fill the segment table. Quadratic work would take minutes.
 #[test]
-fn late_segments_are_counted_without_looking_at_all_others_for_each() {
+fn counting_lagging_segments_is_not_quadratic() {
     const MANY: u32 = 1 << 18;
-    let mut mirror = Mirror::default();
-    mirror.segments.resize_with(MANY as usize, Entry::default);
-    (0..MANY).step_by(2).for_each(|slot| mirror.mark(slot));
-    mirror.torn = (0..MANY).collect();
-    assert_eq!(mirror.lagging(), MANY, "each once");
-    assert!((0..MANY).all(|slot| mirror.is_behind(slot) == slot.is_multiple_of(2)));
+    let mut replica = Replica::default();
+    replica.segments.resize_with(MANY as usize, Entry::default);
+    (0..MANY).step_by(2).for_each(|slot| replica.mark(slot));
+    replica.torn = (0..MANY).collect();
+    assert_eq!(replica.lagging(), MANY, "each once");
+    assert!((0..MANY).all(|slot| replica.is_behind(slot) == slot.is_multiple_of(2)));
 }

@@ -1,4 +1,4 @@
-//! Who publishes, where the system says little of it or says it oddly.
+//! The publisher's identity on systems that give little or unusual information about it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use gpumem_channel::{Life, Publisher, Reader};
 
 use crate::common::{channel_dir, files, options, victim};
 
-/// The folder of a test that another one runs in a process of its own.
+/// Returns the directory of a test that runs in a child process; `None` if it was started directly.
 fn folder() -> Option<PathBuf> {
     std::env::var_os("GPUMEM_TEST_VICTIM").map(PathBuf::from)
 }
@@ -17,17 +17,22 @@ fn life(path: &Path) -> Life {
     Reader::open(path).unwrap().life().unwrap()
 }
 
-/// The kernel cuts the name of a program after 15 bytes, and cares for no characters.
+/// The kernel truncates the name of a program to 15 bytes, even within a character.
 #[test]
-fn a_name_that_is_cut_in_a_character_keeps_nobody_from_publishing() {
+fn program_name_may_be_cut_within_a_character() {
     let dir = channel_dir();
-    assert!(victim("who::of_half_a_name", dir.path()).status().unwrap().success());
+    assert!(
+        victim("identity::victim_with_half_a_name", dir.path())
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(files(dir.path()).len(), 1);
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
-fn of_half_a_name() {
+fn victim_with_half_a_name() {
     let Some(dir) = folder() else { return };
     let name = &"обучение_модели".as_bytes()[..15];
     assert!(std::str::from_utf8(name).is_err());
@@ -35,12 +40,12 @@ fn of_half_a_name() {
     Publisher::create(&options(&dir)).unwrap();
 }
 
-/// A service in a sandbox has a `/proc` of processes only, which does not tell boots apart.
+/// The `/proc` of a sandboxed service may show processes only, and then has no boot id.
 #[test]
-fn who_does_not_know_the_boot_publishes_and_sees_who_lives() {
+fn channels_work_without_a_boot_id() {
     let dir = channel_dir();
     let outside = Publisher::create(&options(dir.path())).unwrap();
-    let victim = victim("who::where_the_boot_is_not_known", dir.path());
+    let victim = victim("identity::victim_without_a_boot_id", dir.path());
     let run = |script: &str| {
         let mut unshare = Command::new("unshare");
         let unshare = unshare
@@ -60,13 +65,13 @@ fn who_does_not_know_the_boot_publishes_and_sees_who_lives() {
     assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
     let left = files(dir.path());
     let left: Vec<_> = left.iter().filter(|path| *path != outside.path()).collect();
-    assert_eq!(left.len(), 1, "what published in there: {left:?}");
+    assert_eq!(left.len(), 1, "the channel published there: {left:?}");
     assert_eq!(life(left[0]), Life::Closed);
 }
 
-/// The other process of the test above; does nothing by itself.
+/// The child process of the test above; does nothing when run directly.
 #[test]
-fn where_the_boot_is_not_known() {
+fn victim_without_a_boot_id() {
     let Some(dir) = folder() else { return };
     let outside = files(&dir).remove(0);
     assert_eq!(life(&outside), Life::Alive);

@@ -1,4 +1,5 @@
-//! Memory that went back to the driver and came again as part of another segment, seen while the publisher is in the middle of saying so.
+//! Memory that was returned to the driver and reused by another segment, read while the publisher is in the middle of
+//! publishing the change.
 
 use gpumem_channel::{Block, BlockState, PoolId, Publisher, Reader, Segment, SegmentKind};
 
@@ -20,7 +21,7 @@ fn block(slot: u32, addr: u64, size: u64) -> Block {
     }
 }
 
-/// A segment of one block, which has the number of its segment.
+/// Publishes a segment of one block, whose slot is that of its segment.
 fn publish(publisher: &mut Publisher, slot: u32, addr: u64, size: u64) {
     publisher.segment_begin(slot);
     publisher.block(slot, &block(slot, addr, size), None);
@@ -36,7 +37,7 @@ fn publish(publisher: &mut Publisher, slot: u32, addr: u64, size: u64) {
     publisher.segment_end(slot, Some((&segment, Some(slot))));
 }
 
-/// Address and size of what is shown, how many segments contradict others, and how many are behind.
+/// Returns address and size of the segments shown, the number of malformed segments, and the number of lagging ones.
 fn shown(reader: &mut Reader) -> (Vec<(u64, u64)>, u32, u32) {
     let snapshot = reader.refresh().unwrap();
     let segments = snapshot.devices[0].segments.iter();
@@ -44,12 +45,13 @@ fn shown(reader: &mut Reader) -> (Vec<(u64, u64)>, u32, u32) {
     (segments, snapshot.malformed_segments, snapshot.lagging_segments)
 }
 
-/// The reader has seen segments 0 and 1 when the publisher begins to take both away. What it says of another segment then counts, wherever
-/// that begins.
+/// The reader has seen segments 0 and 1 when the publisher begins to free both. A new segment then takes precedence,
+/// wherever it begins.
 #[test]
-fn what_is_behind_gives_way_to_what_is_in_its_place() {
+fn outdated_segment_yields_to_its_replacement() {
     for (addr, size, stays) in [
-        // The same place; before both and over them; in the middle of the first; over the end of the first and the second.
+        // At the same address; before both and covering them; in the middle of the first; over the end of the first and
+        // the second.
         (100, 10, vec![(200, 10)]),
         (90, 200, vec![]),
         (104, 2, vec![(200, 10)]),
@@ -75,9 +77,9 @@ fn what_is_behind_gives_way_to_what_is_in_its_place() {
     }
 }
 
-/// Of two that are both as new as can be the second is a contradiction, and told.
+/// If two current segments overlap, the second one is counted as malformed.
 #[test]
-fn what_is_not_behind_does_not() {
+fn current_segment_does_not_yield() {
     let dir = channel_dir();
     let mut publisher = publisher(dir.path());
     let mut reader = Reader::open(publisher.path()).unwrap();

@@ -1,12 +1,12 @@
-//! What is cut.
+//! The operations that are interrupted.
 
 use super::*;
 use crate::Split;
 
-/// The operation that ends the segment.
+/// Index of the operation that frees the segment.
 pub(super) const LAST: usize = 6;
 
-/// The operations that are cut, each with the event that announces it.
+/// The operations, each with the event that announces it.
 pub(super) const OPERATIONS: [fn(&mut Writer<Memory>); LAST + 1] = [
     |w| {
         // A segment appears.
@@ -52,7 +52,7 @@ pub(super) const OPERATIONS: [fn(&mut Writer<Memory>); LAST + 1] = [
         w.stats(0, &figures(0), Touched::ALL);
     },
     |w| {
-        // A request splits a block, told in one go.
+        // A request splits a block, published in one call.
         let due = w.change(0, (EventKind::Alloc, Split::NO), true, &small(EventKind::Alloc));
         let mut blocks = w.structure(0, 0).unwrap();
         blocks.block(0, BlockState::Allocated, &block(0, 512, BlockState::Allocated), Some(1));
@@ -64,7 +64,7 @@ pub(super) const OPERATIONS: [fn(&mut Writer<Memory>); LAST + 1] = [
         }
     },
     |w| {
-        // A free joins two blocks, told in one go.
+        // A free joins two blocks, published in one call.
         assert!(w.change(0, (EventKind::Free, Split::NO), false, &small(EventKind::Free)));
         let mut blocks = w.structure(0, 0).unwrap();
         blocks.gone(1);

@@ -1,4 +1,4 @@
-//! Which groups of block slots changed: the words by which the publisher and each lane say so, every writer in a row of its own.
+//! The generation words, which tell which groups of block slots changed. The publisher and each lane have their own.
 
 use std::ops::Range;
 
@@ -7,23 +7,23 @@ use crate::format::GROUP;
 use crate::layout::Layout;
 use crate::source::Source;
 
-/// One writer's words.
+/// The generation words of one writer.
 #[derive(Default)]
 struct Row {
-    /// As they were when all slots of their group could be read.
+    /// Their values when all slots of their group had been read.
     known: Vec<u64>,
-    /// As they were in this round.
+    /// Their values in this round.
     now: Vec<u64>,
 }
 
-/// The publisher's, and those of each lane that was opened.
+/// The generation words of the publisher and of each open lane.
 #[derive(Default)]
 pub(super) struct Generations {
     rows: Vec<Row>,
 }
 
 impl Generations {
-    /// Looks at the words of the first `slots` slots. Returns the groups with slots that changed.
+    /// Reads the words of the first `slots` slots. Returns the groups with slots that changed.
     pub(super) fn changed(
         &mut self,
         source: &Source,
@@ -42,7 +42,7 @@ impl Generations {
             };
             source.copy(start, &mut row.now)?;
         }
-        // Before the slots: a slot that changes later moves its generation again.
+        // Read before the slots: a slot that changes later changes its generation again.
         source.fence();
         let mut changed = Vec::new();
         for row in self.rows.iter().filter(|row| row.known != row.now) {
@@ -55,14 +55,14 @@ impl Generations {
         Ok(changed.into_iter().map(range).collect())
     }
 
-    /// All slots of a group were read since.
+    /// Records that all slots of a group have been read.
     pub(super) fn read(&mut self, group: usize) {
         for row in &mut self.rows {
             row.known[group] = row.now[group];
         }
     }
 
-    /// A group has to be read again.
+    /// Records that a group must be read again.
     pub(super) fn forget(&mut self, group: usize) {
         if let Some(known) = self.rows.first_mut().and_then(|row| row.known.get_mut(group)) {
             *known = 0;

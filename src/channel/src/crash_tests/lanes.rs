@@ -1,4 +1,5 @@
-//! The same with a lane beside the publisher: its operations, and a change of structure that touches its block.
+//! Kills a writer between two stores with a lane beside the publisher: during the lane's operations, and during a
+//! change of structure next to its block.
 
 use super::*;
 use crate::lane::LaneWriter;
@@ -10,7 +11,7 @@ struct Pair {
     lane: LaneWriter<Memory>,
 }
 
-/// A segment of a block that the lane was lent, and a free one.
+/// Makes a segment of two blocks: one lent to the lane, and a free one.
 fn pair() -> Pair {
     let mut writer = fresh();
     writer.segment_begin(0);
@@ -35,9 +36,9 @@ fn operation(pair: &mut Pair, kind: EventKind, state: BlockState, next: u32) {
         next: Some(next),
         split: Split::NO,
     };
-    let told = pair.lane.operation::<false>(0, &operation);
-    assert!(told.stored);
-    if told.figures_due {
+    let published = pair.lane.operation::<false>(0, &operation);
+    assert!(published.stored);
+    if published.figures_due {
         let mut figures = LaneFigures::default();
         let held = u64::from(state == BlockState::Allocated);
         let stat = |n| LaneStat {
@@ -55,7 +56,7 @@ fn operation(pair: &mut Pair, kind: EventKind, state: BlockState, next: u32) {
 const OPERATIONS: [fn(&mut Pair); 3] = [
     |pair| operation(pair, EventKind::Alloc, BlockState::Allocated, 1),
     |pair| {
-        // The block behind the lane's is split.
+        // The block after the lane's is split.
         pair.writer.event(&small(EventKind::Alloc));
         pair.writer.meet(&mut pair.lane);
         pair.writer.segment_begin(0);
@@ -69,7 +70,7 @@ const OPERATIONS: [fn(&mut Pair); 3] = [
     |pair| operation(pair, EventKind::Free, BlockState::Free, 2),
 ];
 
-/// The blocks after the first `n` operations, and how many of them are held.
+/// Returns the blocks after the first `n` operations, and how many of them are held.
 fn expected(n: usize) -> (Vec<Block>, u64) {
     use BlockState::{Allocated, Free};
     let held = (1..3).contains(&n);
@@ -95,7 +96,7 @@ fn assert_was(snapshot: &Snapshot, cut: usize, where_: &str) {
 }
 
 #[test]
-fn a_kill_between_any_two_stores_of_a_lane_leaves_a_state_that_was() {
+fn kill_between_stores_of_a_lane_leaves_an_earlier_state() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("1-1-0.gpumem");
     for cut in 0..OPERATIONS.len() {
@@ -120,7 +121,7 @@ fn a_kill_between_any_two_stores_of_a_lane_leaves_a_state_that_was() {
 
             let stopped = witness.refresh().unwrap();
             assert_was(&stopped, cut, &where_);
-            assert!(shape(&stopped).is_some(), "{where_}: what was there stays");
+            assert!(shape(&stopped).is_some(), "{where_}: the earlier state stays");
             assert_was(&Reader::open(&path).unwrap().refresh().unwrap(), cut, &where_);
             drop(file);
 
@@ -136,13 +137,13 @@ fn a_kill_between_any_two_stores_of_a_lane_leaves_a_state_that_was() {
                 assert_eq!(
                     events.len(),
                     seen + 1,
-                    "{where_}: something was interrupted, and its event names it"
+                    "{where_}: an operation was interrupted, and its event names it"
                 );
                 let by_lane = events.iter().filter(|event| event.lane.is_some()).count();
                 assert_eq!(by_lane, [1, 1, 2][cut], "{where_}");
             }
             if finished {
-                assert!(stores > 20, "the operation was cut in {stores} places");
+                assert!(stores > 20, "the operation was interrupted in {stores} places only");
                 break;
             }
         }

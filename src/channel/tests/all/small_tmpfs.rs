@@ -1,4 +1,4 @@
-//! A small file system: what ended programs left takes a part of it at most, and makes way for those that begin.
+//! Small file systems: black boxes take at most a part of them, and are removed for new channels.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use crate::common::{channel_dir, files, options, victim};
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a test of this binary, which fails as it does, with its folder on a file system of its own of this size; where that is permitted.
+/// Runs a test of this binary with its directory on a separate tmpfs of this size, and fails if that test fails. Skips
+/// it if mounting is not permitted.
 fn in_small_tmpfs(size: &str, test: &str) {
     let dir = channel_dir();
     let mount = format!("mount -t tmpfs -o size={size},mode=700 gpumem-test \"$GPUMEM_TEST_VICTIM\"");
@@ -34,12 +35,12 @@ fn in_small_tmpfs(size: &str, test: &str) {
     assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
 }
 
-/// The folder of a test that another one runs in such a file system.
+/// Returns the directory of a test that runs in such a file system; `None` if it was started directly.
 fn small_tmpfs() -> Option<PathBuf> {
     std::env::var_os("GPUMEM_TEST_VICTIM").map(PathBuf::from)
 }
 
-/// A black box of so many hours, of a channel with so many blocks.
+/// Makes a black box that is `hours` old, of a channel with `blocks` blocks.
 fn black_box(dir: &Path, blocks: u32, hours: u64) -> PathBuf {
     let publisher = Publisher::create(&Options { blocks, ..options(dir) }).unwrap();
     let path = publisher.path().to_owned();
@@ -57,27 +58,27 @@ fn life(publisher: &Publisher) -> Life {
     Reader::open(publisher.path()).unwrap().life().unwrap()
 }
 
-/// What is free of the file system.
+/// Returns the free bytes of the file system.
 fn free(dir: &Path) -> u64 {
     let about = rustix::fs::statvfs(dir).unwrap();
     about.f_bfree * about.f_frsize
 }
 
-/// Leaves so much of the file system to others.
+/// Fills the file system up to `left` free bytes.
 fn fill(dir: &Path, left: u64) {
     let filler = File::create(dir.join("others")).unwrap();
     let size = free(dir) - left;
     rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, size).unwrap();
 }
 
-/// As Docker's `/dev/shm`, in which programs run one after the other.
+/// Like Docker's `/dev/shm`, in which programs run one after the other.
 #[test]
-fn black_boxes_take_a_quarter_of_their_file_system_at_most() {
-    in_small_tmpfs("64m", "room::one_program_after_the_other");
+fn black_boxes_take_at_most_a_quarter() {
+    in_small_tmpfs("64m", "small_tmpfs::victim_of_sequential_programs");
 }
 
 #[test]
-fn one_program_after_the_other() {
+fn victim_of_sequential_programs() {
     let Some(dir) = small_tmpfs() else { return };
     let options = Options {
         dir: Some(dir.clone()),
@@ -92,7 +93,7 @@ fn one_program_after_the_other() {
         assert_eq!(
             black_boxes,
             Vec::from_iter(before),
-            "the newest, while the next one runs"
+            "the newest stays while the next program runs"
         );
         before = Some(path);
     }
@@ -100,12 +101,12 @@ fn one_program_after_the_other() {
 }
 
 #[test]
-fn the_ranks_of_a_job_leave_room_to_those_that_load_its_data() {
-    in_small_tmpfs("64m", "room::eight_ranks");
+fn ranks_of_a_job_leave_space_for_data_loaders() {
+    in_small_tmpfs("64m", "small_tmpfs::victim_of_eight_ranks");
 }
 
 #[test]
-fn eight_ranks() {
+fn victim_of_eight_ranks() {
     let Some(dir) = small_tmpfs() else { return };
     let options = Options {
         dir: Some(dir.clone()),
@@ -120,14 +121,14 @@ fn eight_ranks() {
     }
 }
 
-/// They go before the file is made, not only where there is no room for both.
+/// Black boxes are removed before the file is created, not only if there is no space for both.
 #[test]
-fn a_black_box_beyond_a_quarter_goes_and_smaller_older_ones_stay() {
-    in_small_tmpfs("8m", "room::large_and_small_ones");
+fn too_large_black_box_goes_and_smaller_ones_stay() {
+    in_small_tmpfs("8m", "small_tmpfs::victim_of_large_and_small_black_boxes");
 }
 
 #[test]
-fn large_and_small_ones() {
+fn victim_of_large_and_small_black_boxes() {
     let Some(dir) = small_tmpfs() else { return };
     let large = black_box(&dir, 40_000, 1);
     let small = black_box(&dir, 4096, 2);
@@ -137,12 +138,12 @@ fn large_and_small_ones() {
 }
 
 #[test]
-fn who_finds_no_room_takes_that_of_black_boxes_the_oldest_first() {
-    in_small_tmpfs("8m", "room::no_room");
+fn full_tmpfs_drops_the_oldest_black_boxes_first() {
+    in_small_tmpfs("8m", "small_tmpfs::victim_without_space");
 }
 
 #[test]
-fn no_room() {
+fn victim_without_space() {
     let Some(dir) = small_tmpfs() else { return };
     let small = Options {
         blocks: 1024,
@@ -154,7 +155,7 @@ fn no_room() {
     let note = dir.join("note.gpumem");
     fs::write(&note, "no channel").unwrap();
     aged(&note, 10);
-    // With one of them it does not fit, with two it does.
+    // Removing one of them is not enough, removing two is.
     let size = small.file_len();
     assert_eq!(left_behind(&dir), 3 * size.next_multiple_of(4096));
     fill(&dir, 16 * 1024);
@@ -166,7 +167,7 @@ fn no_room() {
     .unwrap();
     assert_eq!(black_boxes.each_ref().map(|path| path.exists()), [false, false, true]);
 
-    // And where all of them are too little.
+    // And removing all of them is not enough.
     let blocks = 40_000;
     let error = Publisher::create(&Options {
         blocks,
@@ -183,19 +184,19 @@ fn no_room() {
     left.sort();
     let mut expected = [alive.path(), publisher.path(), &note, &dir.join("others")];
     expected.sort();
-    assert_eq!(left, expected, "who lives, and what is no channel");
+    assert_eq!(left, expected, "live channels and other files stay");
     assert_eq!([&alive, &publisher].map(life), [Life::Alive; 2]);
     assert_eq!(left_behind(&dir), 0);
 }
 
-/// There is room, and not for one more file: a black box makes way, and where there is none that is said.
+/// There is space, but no inode: a black box is removed, and if there is none the error says so.
 #[test]
-fn a_file_system_without_inodes_is_not_called_full() {
-    in_small_tmpfs("64m,nr_inodes=8", "room::no_inodes");
+fn lack_of_inodes_is_reported_as_such() {
+    in_small_tmpfs("64m,nr_inodes=8", "small_tmpfs::victim_without_inodes");
 }
 
 #[test]
-fn no_inodes() {
+fn victim_without_inodes() {
     let Some(dir) = small_tmpfs() else { return };
     let left = black_box(&dir, 1024, 1);
     let take_all = || (0..).take_while(|_| tempfile::Builder::new().disable_cleanup(true).tempfile_in(&dir).is_ok());
@@ -214,15 +215,15 @@ fn no_inodes() {
     assert_eq!(life(&alive), Life::Alive);
 }
 
-/// As the ranks of a job do. Who has a channel keeps it, whatever the others do for theirs; and few go without because others, that have
-/// none in the end either, took a part of their room for a moment.
+/// Like the ranks of a job. A program keeps its channel whatever the others do. Few get none because others, which also
+/// fail in the end, took a part of their space for a moment.
 #[test]
-fn who_begins_at_the_same_time_takes_nothing_from_another() {
-    in_small_tmpfs("32m", "room::eight_at_once");
+fn simultaneous_starts_do_not_displace_each_other() {
+    in_small_tmpfs("32m", "small_tmpfs::victim_of_eight_at_once");
 }
 
 #[test]
-fn eight_at_once() {
+fn victim_of_eight_at_once() {
     let Some(dir) = small_tmpfs() else { return };
     let mut missing = 0;
     for _ in 0..100 {
@@ -241,19 +242,22 @@ fn eight_at_once() {
         for publisher in &publishers {
             assert_eq!(life(publisher), Life::Alive);
         }
-        // Room for as many as were there before, and of the others nothing stays.
+        // There is space for as many as before, and the failed ones leave nothing.
         missing += black_boxes.len() - publishers.len();
         let black_boxes = black_boxes.iter().filter(|path| path.exists());
         assert_eq!(files(&dir).len(), publishers.len() + black_boxes.count() + 1);
         drop(publishers);
         files(&dir).iter().for_each(|path| fs::remove_file(path).unwrap());
     }
-    // On a busy machine that moment may last longer than anybody tries again.
-    assert!(missing <= 60, "{missing} of 300, for all of which there was room");
+    // On a busy machine that moment may last longer than all retries.
+    assert!(
+        missing <= 60,
+        "{missing} of 300 failed although there was space for all"
+    );
 }
 
 #[test]
-fn who_ran_out_of_memory_stays_however_many_begin_and_end_since() {
+fn out_of_memory_black_box_outlives_later_ones() {
     let dir = channel_dir();
     let mut failed = Publisher::create(&options(dir.path())).unwrap();
     let stats = DeviceStats {
@@ -272,11 +276,11 @@ fn who_ran_out_of_memory_stays_however_many_begin_and_end_since() {
     assert!(failed_path.exists() && !before.exists());
     aged(&failed_path, 25);
     black_box(dir.path(), 16, 0);
-    assert!(!failed_path.exists(), "for a day");
+    assert!(!failed_path.exists(), "removed after a day only");
 }
 
 #[test]
-fn what_is_no_black_box_of_this_user_is_not_swept_however_old() {
+fn other_files_and_users_are_never_swept() {
     let dir = channel_dir();
     let foreign = black_box(dir.path(), 16, 0);
     let mut stays = vec![dir.path().join("note.gpumem"), dir.path().join(".new-note")];

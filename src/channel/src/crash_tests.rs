@@ -1,5 +1,6 @@
-//! A writer killed between any two of its stores: every operation is cut after its first store, its second, and so on. A reader that
-//! was there before and one that comes after must both show a state that was, or say that they cannot.
+//! Kills a writer between any two of its stores: every operation is interrupted after its first store, its second, and
+//! so on. A reader opened before the kill and one opened after it must both show a state that existed, or report that
+//! they cannot.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell as StdCell;
@@ -21,15 +22,15 @@ mod operations;
 use operations::{LAST, OPERATIONS};
 
 thread_local! {
-    /// Stores until the kill.
+    /// Number of stores until the kill.
     static LEFT: StdCell<u64> = const { StdCell::new(u64::MAX) };
 }
 
-/// A word that takes no more stores once the writer is dead.
+/// A word that ignores stores once the writer is dead.
 #[derive(Clone)]
-struct Mortal(StdCell<u64>);
+struct CrashWord(StdCell<u64>);
 
-impl Word for Mortal {
+impl Word for CrashWord {
     fn get(&self) -> u64 {
         self.0.get()
     }
@@ -43,12 +44,12 @@ impl Word for Mortal {
     fn acquire_fence() {}
 }
 
-/// The words of a file, which several writers share.
-type Memory = Rc<Vec<Mortal>>;
+/// The words of a file, shared by several writers.
+type Memory = Rc<Vec<CrashWord>>;
 
 impl Words for Memory {
-    type W = Mortal;
-    fn here(&self) -> Option<&[Mortal]> {
+    type W = CrashWord;
+    fn here(&self) -> Option<&[CrashWord]> {
         Some(self)
     }
 }
@@ -110,7 +111,7 @@ fn small(kind: EventKind) -> Event {
 
 fn fresh() -> Writer<Memory> {
     let layout = Layout::new(CAPACITY);
-    let mut words = vec![Mortal(StdCell::new(0)); layout.len];
+    let mut words = vec![CrashWord(StdCell::new(0)); layout.len];
     for (word, value) in words.iter_mut().zip(layout.header()) {
         word.0.set(value);
     }
@@ -141,14 +142,14 @@ fn write(writer: &Writer<Memory>, file: &std::fs::File) {
     file.write_all_at(&bytes, 0).unwrap();
 }
 
-/// What a map may look like: the blocks of some moment, without their times.
+/// Returns the blocks of a snapshot without their times, to compare them with a state that existed.
 fn shape(snapshot: &Snapshot) -> Option<Vec<Block>> {
     let map = snapshot.devices[0].segments.first()?;
     map.complete.then(|| map.blocks.to_vec())
 }
 
 #[test]
-fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
+fn kill_between_any_two_stores_leaves_an_earlier_state() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("1-1-0.gpumem");
     for cut in 0..OPERATIONS.len() {
@@ -177,14 +178,15 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
             LEFT.set(u64::MAX);
             write(&writer, &file);
 
-            // Stopped, not yet dead: what was, or what is; never a mixture, and the figures always.
+            // Stopped, not yet dead: the reader shows the old state or the new one, never a mixture, and always the
+            // figures.
             let stopped = witness.refresh().unwrap();
             assert!(
                 [expected(cut), expected(cut + 1)].contains(&shape(&stopped)),
                 "{cut}: {stores}"
             );
             assert!(stopped.devices[0].stats.is_some());
-            // Who comes now may have to wait for the map, but is shown no part of one.
+            // A reader opened now may have to wait for the map, but never shows a part of one.
             let newcomer = Reader::open(&path).unwrap().refresh().unwrap();
             assert!(
                 [None, expected(cut), expected(cut + 1)].contains(&shape(&newcomer)),
@@ -193,7 +195,8 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
             assert!(newcomer.devices[0].segments.iter().all(|map| map.complete));
             drop(file);
 
-            // Dead: both readers agree, the black box is complete or says that it is not, and the last event names the operation.
+            // Dead: both readers agree, the black box is complete or marked as incomplete, and the last event names the
+            // operation.
             let mut late = Reader::open(&path).unwrap();
             let ends = [&mut witness, &mut late].map(|reader| reader.refresh().unwrap());
             assert_eq!(ends[0].devices, ends[1].devices, "{cut}: {stores}");
@@ -215,11 +218,11 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
                     assert_eq!(
                         dead.event_count,
                         seen + 1,
-                        "something was interrupted, and its event names it"
+                        "an operation was interrupted, and its event names it"
                     );
                     assert!(
                         cut == LAST || dead.devices[0].segments.len() == 1,
-                        "{cut}: {stores}: what was there is shown, as not complete"
+                        "{cut}: {stores}: the stored part is shown as incomplete"
                     );
                 }
             }
@@ -228,11 +231,11 @@ fn a_kill_between_any_two_stores_leaves_a_state_that_was() {
             }
             stores += 1;
         }
-        assert!(stores > 20, "the operation was cut in {stores} places");
+        assert!(stores > 20, "the operation was interrupted in {stores} places only");
     }
 }
 
-/// The blocks after the first `n` operations.
+/// Returns the blocks after the first `n` operations.
 fn expected(n: usize) -> Option<Vec<Block>> {
     use BlockState::{Allocated, Free};
     Some(match n {

@@ -1,28 +1,28 @@
-//! Following a segment's list of blocks through the block table.
+//! Follows a segment's list of blocks through the block table.
 
 use std::sync::Arc;
 
-use super::{Known, Mirror};
+use super::{Known, Replica};
 use crate::codec::{self, NO_SLOT};
 use crate::record::{Block, Segment};
 use crate::snapshot::SegmentMap;
 use crate::source::Table;
 
-/// Lists that are followed at the same time. Each step of a list waits for memory, and they wait together.
+/// Number of lists that are followed at the same time. Each step of a list waits for memory, and these waits overlap.
 const AT_ONCE: usize = 8;
 
-/// How following a list ended.
+/// The result of following a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The blocks tile the segment.
     Whole,
-    /// They do not: some have no slot, or somebody lies.
+    /// They do not: some have no slot, or the list is wrong.
     Broken,
-    /// A block is being written right now, or is not yet counted.
+    /// A block is being written right now, or is not counted yet.
     Torn,
 }
 
-/// A list on the way: the blocks found so far, and where: the slot of each, and the sequence number of what was read there.
+/// A list being followed: the blocks found so far, with the slot of each and the sequence number that was read there.
 #[derive(Default)]
 pub(super) struct Walk {
     blocks: Vec<Block>,
@@ -30,7 +30,7 @@ pub(super) struct Walk {
     owner: u32,
     /// Slot of the next block.
     slot: u32,
-    /// Where it has to begin, and where the segment ends.
+    /// Where the next block must begin, and where the segment ends.
     addr: u64,
     segment_end: u64,
 }
@@ -46,16 +46,16 @@ impl Walk {
         self.places.push((slot, seq));
     }
 
-    /// Before the first block of a segment.
+    /// Starts before the first block of a segment.
     fn begin(&mut self, owner: u32, (segment, first): &(Segment, u32)) {
         self.clear();
         (self.owner, self.slot, self.addr) = (owner, *first, segment.addr);
-        // A segment that ends nowhere is tiled by nothing.
+        // No blocks can tile a segment whose end overflows.
         self.segment_end = segment.addr.checked_add(segment.size).unwrap_or(0);
     }
 
-    /// Goes one block further, over slots below `used`. Says how it ended when it has: it does for any list, even for one that
-    /// changes under our feet, as no more slots are read than `budget` allows.
+    /// Goes one block further, through slots below `used`. Returns the result at the end of the list. Every list ends,
+    /// even one that changes meanwhile, because `budget` limits the number of slots read.
     #[inline]
     fn step(&mut self, table: &Table<'_>, used: usize, budget: &mut usize) -> Option<End> {
         let slot = self.slot as usize;
@@ -73,7 +73,7 @@ impl Walk {
         let Some((seq, words)) = table.read(slot) else {
             return Some(End::Torn);
         };
-        let Some((block, next)) = codec::to_block(&words) else {
+        let Some((block, next)) = codec::decode_block(&words) else {
             return Some(End::Broken);
         };
         let fits = block.segment == self.owner && block.addr == self.addr && block.size > 0;
@@ -90,14 +90,14 @@ impl Walk {
     }
 }
 
-impl Mirror {
-    /// Follows the lists of the segments that changed, as far as these have settled. Returns whether there is a new map.
+impl Replica {
+    /// Follows the lists of the segments that changed, if they have settled. Returns whether there is a new map.
     pub(super) fn follow(&mut self, table: &Table<'_>) -> bool {
         let mut changed = false;
         let mut broken = Vec::new();
         let mut walks = std::mem::take(&mut self.walks);
         walks.resize_with(AT_ONCE, Walk::default);
-        // A slot is in one list; it may move to another while we look.
+        // A slot is in one list, but may move to another meanwhile.
         let mut budget = 2 * self.blocks.len();
         let mut dirty = std::mem::take(&mut self.dirty);
         let (settled, moving): (Vec<u32>, Vec<u32>) = dirty.drain(..).partition(|&slot| self.settled(table, slot));
@@ -136,20 +136,20 @@ impl Mirror {
         changed
     }
 
-    /// Whether a segment's structure is still the one of its record, or will stay as it is.
+    /// Whether a segment's structure still matches its record, or will never change again.
     fn settled(&self, table: &Table<'_>, slot: u32) -> bool {
         self.dead || table.bracket(slot as usize) == self.seqs[slot as usize]
     }
 
-    /// Makes what was found the segment's map.
+    /// Makes the blocks found the segment's map.
     fn believe(&mut self, slot: u32, walk: &Walk, complete: bool) {
         let entry = &mut self.segments[slot as usize];
         entry.dirty = false;
         entry.draft = None;
         entry.map = entry.record.map(|(segment, _)| {
             for (at, &(block, seq)) in walk.places.iter().enumerate() {
-                if !self.strays.is_empty() {
-                    self.strays.set(block as usize, None);
+                if !self.orphans.is_empty() {
+                    self.orphans.set(block as usize, None);
                 }
                 self.blocks[block as usize] = Known {
                     seq,
@@ -161,7 +161,8 @@ impl Mirror {
         });
     }
 
-    /// Shows of segments without a whole list what is known: their blocks by address, without overlap. One pass for all of them.
+    /// Makes maps of the known blocks of segments without a complete list: by address, without overlap. One pass over
+    /// the slots for all of them.
     fn salvage(&mut self, table: &Table<'_>, broken: &[u32], walk: &mut Walk) -> bool {
         let mut parts: Vec<Vec<(Block, u32, u64)>> = vec![Vec::new(); broken.len()];
         let mut part_of = vec![usize::MAX; self.segments.len()];
@@ -174,7 +175,7 @@ impl Mirror {
                 torn = true;
                 continue;
             };
-            let Some((block, _)) = codec::to_block(&words) else {
+            let Some((block, _)) = codec::decode_block(&words) else {
                 continue;
             };
             if let Some(part) = part_of.get(block.segment as usize).and_then(|&i| parts.get_mut(i)) {
@@ -183,7 +184,7 @@ impl Mirror {
         }
         let mut changed = false;
         for (&slot, mut part) in broken.iter().zip(parts) {
-            // The slot that cannot be read may be what is missing.
+            // The slot that cannot be read may be the missing block.
             if torn && !self.dead || !self.settled(table, slot) {
                 self.dirty.push(slot);
                 continue;

@@ -1,14 +1,14 @@
-//! A reader's private copy of the block map, kept up to date by reading only what changed.
+//! A reader's replica of the block map, kept up to date by reading only what changed.
 //!
-//! The blocks are kept once, in the maps that are handed out. Of a slot of the block table the mirror knows where in which map its
-//! block is, and the sequence number of the state that is there. There are two kinds of change:
-//! - **Structure.** A segment's sequence word moved: its list of blocks is followed anew (`mirror/walk.rs`), and believed only if
-//!   the word is the same even number before and after.
-//! - **State.** A group's generation moved: each slot of the group whose own sequence word moved is read, and put in its place if
-//!   its segment's word still is the one under which the list was followed.
+//! Each block is stored once, in the maps that are handed out. For each slot of the block table the replica knows the
+//! map and position of its block, and the sequence number of the state stored there. There are two kinds of change:
+//! - **Structure.** A segment's sequence word changed: its list of blocks is followed again (`replica/walk.rs`), and
+//!   accepted only if the word is the same even number before and after.
+//! - **State.** A group's generation changed: each slot of the group whose own sequence word changed is read. Its block
+//!   is replaced if its segment's word is still the one under which the list was followed.
 //!
-//! A round looks for both. What changed while it was looked at is tried again in the next round; a round over little is short, so
-//! a busy publisher's segments settle in a few.
+//! A round looks for both. What changed during a round is read again in the next one. A round over few changes is
+//! short, so the segments of a busy publisher settle within a few rounds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,38 +21,38 @@ use crate::record::{Block, Segment};
 use crate::snapshot::SegmentMap;
 use crate::source::{Source, Table};
 use generations::Generations;
-use strays::Strays;
+use orphans::Orphans;
 
 mod generations;
-mod strays;
+mod orphans;
 #[cfg(test)]
 mod tests;
 mod walk;
 
-/// Rounds of one pass. What has not settled by then is tried again in the next pass.
+/// Most rounds of one pass. What has not settled by then is read again in the next pass.
 const ROUNDS: usize = 16;
 
-/// One segment slot.
+/// The state of one segment slot.
 #[derive(Default)]
 struct Entry {
     /// The segment and the slot of its first block; `None` when empty.
     record: Option<(Segment, u32)>,
-    /// Its list has to be followed anew.
+    /// Its list must be followed again.
     dirty: bool,
-    /// Its publisher ended in the middle of a change: `record` is what was stored by then.
+    /// Its publisher ended during a change: `record` is what was stored by then.
     cut_off: bool,
-    /// The last consistent state ...
+    /// The last consistent state.
     map: Option<Arc<SegmentMap>>,
-    /// ... or that state while blocks of it are replaced: until the end of the pass.
+    /// The same state while blocks of it are being replaced, until the end of the pass. Then `map` is `None`.
     draft: Option<SegmentMap>,
 }
 
-/// What is known of one block slot.
+/// The state of one block slot.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Sequence number of the state that was read last.
+    /// Sequence number of the last state that was read.
     seq: u64,
-    /// Slot of the segment whose map has it, and where in the map.
+    /// Slot of the segment whose map has the block, and its position there.
     segment: u32,
     at: u32,
 }
@@ -63,35 +63,36 @@ const NOWHERE: Known = Known {
     at: u32::MAX,
 };
 
-/// The copy.
+/// The replica of a channel's block map.
 #[derive(Default)]
-pub(crate) struct Mirror {
+pub(crate) struct Replica {
     segments: Vec<Entry>,
     /// Sequence number of each segment's record.
     seqs: Vec<u64>,
     blocks: Vec<Known>,
     generations: Generations,
-    /// The segments whose lists have to be followed anew: those whose entries say so, to be found without looking at all.
+    /// The segments marked as dirty, so that not all entries have to be searched.
     dirty: Vec<u32>,
     /// Segments with a block that could not be read.
     torn: Vec<u32>,
-    /// Segments with drafts.
+    /// Segments that have a draft.
     drafts: Vec<u32>,
     walks: Vec<walk::Walk>,
-    strays: Strays,
-    /// This is of after the publisher's end.
+    orphans: Orphans,
+    /// Whether the publisher had ended before the last pass.
     dead: bool,
 }
 
-impl Mirror {
-    /// Brings the copy up to date. Returns whether any segment's structure changed. `dead` says that nobody writes any more, so that
-    /// what is stuck in the middle of a change will stay so and is shown as far as it goes.
+impl Replica {
+    /// Brings the replica up to date. Returns whether the structure of any segment changed. `dead` means that nothing
+    /// writes any more: a segment that is in the middle of a change will stay so, and is shown as far as it was stored.
     pub(crate) fn refresh(&mut self, source: &mut Source, layout: &Layout, dead: bool) -> Result<bool, ReadError> {
         if dead && !self.dead {
-            // A reader that opens the file now does not see what its publisher was about to replace. This one forgets it, too.
-            *self = Mirror {
+            // A reader that opens the file now cannot see the states that were being replaced. This reader forgets them
+            // too, so that both show the same.
+            *self = Replica {
                 dead,
-                ..Mirror::default()
+                ..Replica::default()
             };
         }
         let mut changed = false;
@@ -112,15 +113,16 @@ impl Mirror {
         Ok(changed)
     }
 
-    /// Makes room for the slots in use. The counts are the publisher's claim, limited by the tables' sizes.
+    /// Grows the tables to the slots in use. The counts are the publisher's claim, and limited to the sizes of the
+    /// tables.
     fn grow(&mut self, source: &Source, layout: &Layout) -> Result<(), ReadError> {
         let used = |which| Ok::<_, ReadError>(source.load(layout.live.start + which)?.min(usize::MAX as u64) as usize);
         let blocks = used(live::BLOCKS)?.min(layout.blocks.count);
         let segments = used(live::SEGMENTS)?.min(layout.segments.count);
-        // What was published before the counts is visible from here on.
+        // Everything published before the counts is visible after this fence.
         source.fence();
         if blocks > self.blocks.len() {
-            // The group that was in part beyond the end has to be read again up to the new one.
+            // The last group was partly beyond the old end, and must be read again.
             let part = self.blocks.len() / GROUP;
             self.blocks.resize(blocks, NOWHERE);
             self.generations.forget(part);
@@ -132,7 +134,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Notes that a segment's list has to be followed anew.
+    /// Marks a segment as dirty.
     fn mark(&mut self, slot: u32) {
         if let Some(entry) = self.segments.get_mut(slot as usize)
             && !std::mem::replace(&mut entry.dirty, true)
@@ -155,7 +157,7 @@ impl Mirror {
             match record {
                 Some((seq, words)) => {
                     self.seqs[i] = seq;
-                    self.segments[i].record = codec::to_segment(&words);
+                    self.segments[i].record = codec::decode_segment(&words);
                 }
                 None if self.dead => self.read_cut_off(source, layout, i)?,
                 None => {}
@@ -165,25 +167,25 @@ impl Mirror {
         Ok(())
     }
 
-    /// Takes a record that will never be finished as it stands. One that was being made has no kind yet, one that was being given
-    /// back no address any more: such a segment is gone.
+    /// Accepts a record that will never be finished as it is. A record that was being made has no kind yet, and one
+    /// that was being freed has no address any more: such a segment is gone.
     fn read_cut_off(&mut self, source: &Source, layout: &Layout, i: usize) -> Result<(), ReadError> {
         let mut record = [0; 1 + SEGMENT_DATA];
         source.copy(layout.segments.record(i).start, &mut record)?;
         let [seq, words @ ..] = record;
         self.seqs[i] = seq;
         let there = |(s, _): &(Segment, u32)| s.addr > 0 && s.mapped <= s.size;
-        self.segments[i].record = codec::to_segment(&words).filter(there);
+        self.segments[i].record = codec::decode_segment(&words).filter(there);
         self.segments[i].cut_off = true;
         Ok(())
     }
 
-    /// Reads the changed slots of these groups. `segments`: how many there is room for.
+    /// Reads the changed slots of these groups. `segments` is the size of the segment table.
     fn read_blocks(&mut self, table: &Table<'_>, groups: &[Range<usize>], segments: usize) {
         self.torn.clear();
         for slots in groups {
-            // All of them first, without a branch in between: they come from another core's cache, and wait for each other least
-            // like this.
+            // All sequence words are loaded first, without branches in between: they come from another core's cache,
+            // and this way the loads overlap.
             let mut seqs = [0; GROUP];
             for (seq, slot) in seqs.iter_mut().zip(slots.clone()) {
                 *seq = table.seq(slot);
@@ -194,7 +196,7 @@ impl Mirror {
                     whole &= self.read_block(table, slot, segments);
                 }
             }
-            // What nobody will finish writing is not waited for.
+            // If the publisher is dead, an unfinished slot is not waited for.
             if whole || self.dead {
                 self.generations.read(slots.start / GROUP);
             }
@@ -206,10 +208,10 @@ impl Mirror {
         self.torn.dedup();
     }
 
-    /// Reads one slot and puts its block in its place. False if it could not be read.
+    /// Reads one slot and replaces its block in its map. Returns false if it could not be read.
     fn read_block(&mut self, table: &Table<'_>, slot: usize, segments: usize) -> bool {
         let Some((seq, words)) = table.read(slot) else {
-            // A block that is in no map yet makes none late.
+            // A block that is in no map yet makes no map outdated.
             let owner = self.blocks[slot].segment;
             self.torn.extend((owner != NOWHERE.segment).then_some(owner));
             return false;
@@ -217,18 +219,18 @@ impl Mirror {
         let known = &mut self.blocks[slot];
         known.seq = seq;
         let known = *known;
-        let block = codec::to_block(&words).map(|(block, _)| block);
-        let stray = block.as_ref().filter(|block| block.segment as usize >= segments);
-        if stray.is_some() || !self.strays.is_empty() {
-            self.strays.set(slot, stray);
+        let block = codec::decode_block(&words).map(|(block, _)| block);
+        let orphan = block.as_ref().filter(|block| block.segment as usize >= segments);
+        if orphan.is_some() || !self.orphans.is_empty() {
+            self.orphans.set(slot, orphan);
         }
         let owner = block.map_or(known.segment, |block| block.segment);
-        // After the block was read: until then its segment's structure is the one that the map shows.
+        // Checked after the block was read: until then the segment had the structure of the map.
         let same = self
             .seqs
             .get(owner as usize)
             .is_some_and(|&seq| table.bracket(owner as usize) == seq);
-        // A slot that was emptied before the list was followed is in no list.
+        // An empty slot is in no list.
         let fits = same && block.is_none_or(|block| self.put(&block, known));
         if !fits {
             self.mark(owner);
@@ -236,11 +238,11 @@ impl Mirror {
         true
     }
 
-    /// Replaces a block of its segment's map. False if it is not the one that is there.
+    /// Replaces a block of its segment's map. Returns false if the map has another block there.
     fn put(&mut self, block: &Block, known: Known) -> bool {
         let entry = &mut self.segments[block.segment as usize];
         if entry.dirty {
-            // Its turn will come.
+            // Its list will be followed anyway.
             return true;
         }
         let shown = entry.draft.as_ref().or(entry.map.as_deref());
@@ -250,7 +252,7 @@ impl Mirror {
             return false;
         }
         if entry.draft.is_none() {
-            // Copies the blocks only if somebody still looks at them.
+            // Copies the blocks only if a snapshot still uses them.
             entry.draft = entry.map.take().map(Arc::unwrap_or_clone);
             self.drafts.push(block.segment);
         }
@@ -270,27 +272,27 @@ impl Mirror {
         }
     }
 
-    /// The newest consistent map of every segment.
+    /// Iterates over the newest consistent map of every segment.
     pub(crate) fn maps(&self) -> impl Iterator<Item = &Arc<SegmentMap>> {
         self.segments.iter().filter_map(|entry| entry.map.as_ref())
     }
 
-    /// The newest consistent map of a segment.
+    /// Returns the newest consistent map of a segment.
     pub(crate) fn map(&self, slot: u32) -> Option<&Arc<SegmentMap>> {
         self.segments.get(slot as usize)?.map.as_ref()
     }
 
-    /// Whether the map of a segment is behind what is published of its structure.
+    /// Whether the map of a segment is older than its published structure.
     pub(crate) fn is_behind(&self, slot: u32) -> bool {
         self.segments.get(slot as usize).is_some_and(|entry| entry.dirty)
     }
 
-    /// How many blocks are of segments that have no slot, and their bytes.
-    pub(crate) fn strays(&self) -> (u64, u64) {
-        self.strays.counted()
+    /// Returns the number and bytes of the blocks whose segments have no slot.
+    pub(crate) fn orphans(&self) -> (u64, u64) {
+        self.orphans.counted()
     }
 
-    /// How many segments are behind what is published.
+    /// Returns how many segments are older than their published structure.
     pub(crate) fn lagging(&self) -> u32 {
         let torn = self.torn.iter().filter(|&&torn| !self.is_behind(torn)).count();
         (self.dirty.len() + torn) as u32

@@ -1,4 +1,4 @@
-//! Requests that hit the cache share looks at the clock, and how far that can put them off.
+//! Requests that hit the cache share clock readings; the tests bound the error of their times.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn next(slot: usize) -> Option<u32> {
     (slot + 1 < SIZES.len()).then_some(slot as u32 + 1)
 }
 
-/// A channel with one segment of free blocks.
+/// Publishes one segment of free blocks.
 fn publish(dir: &std::path::Path) -> Publisher {
     let mut publisher = Publisher::create(&options(dir)).unwrap();
     publisher.set_device(0, &Device::default());
@@ -58,14 +58,14 @@ fn allocate(publisher: &mut Publisher, slot: usize) {
         next: next(slot),
         split: Split::NO,
     };
-    let told = publisher.operation(&operation);
-    assert!(told.stored);
-    if told.figures_due {
+    let published = publisher.operation(&operation);
+    assert!(published.stored);
+    if published.figures_due {
         publisher.stats(0, &stats, Touched::SMALL);
     }
 }
 
-/// When the blocks in `slots` were allocated, by the map and by the last events.
+/// Returns when the blocks in `slots` were allocated, according to the map and to the last events.
 fn times(reader: &mut Reader, slots: std::ops::Range<usize>) -> (Vec<u64>, Vec<u64>) {
     let snapshot = reader.refresh().unwrap();
     let blocks = &snapshot.devices[0].segments[0].blocks;
@@ -75,7 +75,7 @@ fn times(reader: &mut Reader, slots: std::ops::Range<usize>) -> (Vec<u64>, Vec<u
 }
 
 #[test]
-fn after_a_pause_the_fourth_request_at_the_latest_has_the_time() {
+fn fourth_request_after_a_pause_has_the_right_time() {
     let dir = channel_dir();
     let mut publisher = publish(dir.path());
     let mut reader = Reader::open(publisher.path()).unwrap();
@@ -90,11 +90,14 @@ fn after_a_pause_the_fourth_request_at_the_latest_has_the_time() {
     assert!(blocks.is_sorted());
     let after = before + PAUSE.as_nanos() as u64 / 2;
     let late = blocks.iter().filter(|time| **time < after).count();
-    assert!(late <= 3, "only those that share the look before the pause: {blocks:?}");
+    assert!(
+        late <= 3,
+        "only those that share the reading before the pause: {blocks:?}"
+    );
 }
 
 #[test]
-fn slow_requests_each_look_at_the_clock() {
+fn slow_requests_each_read_the_clock() {
     let dir = channel_dir();
     let mut publisher = publish(dir.path());
     let mut reader = Reader::open(publisher.path()).unwrap();
@@ -109,7 +112,7 @@ fn slow_requests_each_look_at_the_clock() {
 }
 
 #[test]
-fn a_large_block_and_any_other_event_look_at_once() {
+fn large_blocks_and_other_events_read_the_clock() {
     let dir = channel_dir();
     let mut publisher = publish(dir.path());
     let mut reader = Reader::open(publisher.path()).unwrap();
