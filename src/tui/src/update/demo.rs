@@ -132,7 +132,7 @@ pub(super) fn next(model: &mut Model) -> Vec<Effect> {
     match &mut model.demo {
         Some(demo) if demo.stepped() && demo.phase == DemoPhase::Waiting => {
             demo.phase = DemoPhase::Running;
-            vec![Effect::TellDemo("next".into()), Effect::Draw]
+            vec![Effect::SendToDemo("next".into()), Effect::Draw]
         }
         Some(demo) if demo.running() => toast(model, Severity::Info, "the demo is still working on this step"),
         Some(demo) if demo.over() => toast(model, Severity::Info, "this demo is over: p pauses what is shown"),
@@ -149,7 +149,9 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::StopDemo if running => return Some(stop(model)),
         Action::Space if model.paused() => return None,
         Action::Space if model.demo.as_ref().is_some_and(Demo::over) => return Some(next(model)),
-        Action::Space | Action::Zoom(_) => return pace(model, action).map(|line| vec![Effect::TellDemo(line.into())]),
+        Action::Space | Action::Zoom(_) => {
+            return pace(model, action).map(|line| vec![Effect::SendToDemo(line.into())]);
+        }
         Action::Move(Move::Up) => model.ui.demo_entry = model.ui.demo_entry.saturating_sub(1),
         Action::Move(Move::Down) => model.ui.demo_entry = (model.ui.demo_entry + 1).min(last),
         Action::Move(Move::PageUp) => scroll(model, -page),
@@ -205,7 +207,7 @@ pub(super) fn fix(model: &mut Model, n: usize) -> Vec<Effect> {
     let line = format!("fix {}", choice.name);
     demo.phase = DemoPhase::Running;
     demo.choices.clear();
-    vec![Effect::TellDemo(line), Effect::Draw]
+    vec![Effect::SendToDemo(line), Effect::Draw]
 }
 
 /// Stops the demo.

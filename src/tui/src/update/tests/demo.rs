@@ -54,7 +54,10 @@ fn step(number: u64, choices: &[&str]) -> DemoEvent {
 #[test]
 fn stepped_demo_advances_and_takes_a_fix() {
     let mut model = running();
-    assert_eq!(press(&mut model, &[Key::Char(' ')])[0], Effect::TellDemo("next".into()));
+    assert_eq!(
+        press(&mut model, &[Key::Char(' ')])[0],
+        Effect::SendToDemo("next".into())
+    );
     assert_eq!(
         press(&mut model, &[Key::Char('f')]),
         [Effect::Draw],
@@ -63,7 +66,7 @@ fn stepped_demo_advances_and_takes_a_fix() {
     assert!(model.ui.popup.is_none());
     send(&mut model, step(1, &["release", "remap"]));
     let effects = press(&mut model, &[Key::Char('f'), Key::Enter]);
-    assert_eq!(effects[0], Effect::TellDemo("fix remap".into()), "the default");
+    assert_eq!(effects[0], Effect::SendToDemo("fix remap".into()), "the default");
     assert!(model.demo.as_ref().unwrap().choices.is_empty(), "a fix is chosen once");
     let outcome = DemoOutcome {
         failed_before: Some(true),
@@ -272,7 +275,7 @@ fn keys_of_a_demo_follow_from_its_kind() {
         let effects = press(&mut model, &[Key::Char('7'), Key::Char(' ')]);
         (waits, effects[0].clone(), model.paused())
     };
-    let line = |line: &str| Effect::TellDemo(line.into());
+    let line = |line: &str| Effect::SendToDemo(line.into());
     assert_eq!(told_by_space(Some(DemoKind::Stepped)), (true, line("next"), false));
     assert_eq!(told_by_space(Some(DemoKind::Paced)), (false, line("pause"), false));
     assert_eq!(told_by_space(Some(DemoKind::Looping)), (false, Effect::Draw, true));
@@ -309,7 +312,7 @@ fn replay_runs_by_itself_with_a_line_per_pass() {
     assert_eq!(told, [("60 %", true), ("0 %", false)]);
     assert_eq!(
         press(&mut model, &[Key::Char('7'), Key::Char(' ')])[0],
-        Effect::TellDemo("pause".into())
+        Effect::SendToDemo("pause".into())
     );
 }
 

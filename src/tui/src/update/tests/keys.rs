@@ -175,7 +175,7 @@ fn space_is_the_next_step_of_a_demo_that_waits() {
     });
     assert_eq!(
         press(&mut model, &[Key::Char(' ')]),
-        [Effect::TellDemo("next".into()), Effect::Draw]
+        [Effect::SendToDemo("next".into()), Effect::Draw]
     );
     assert!(!model.paused());
     let effects = press(&mut model, &[Key::Char(' ')]);
@@ -419,7 +419,7 @@ fn space_resumes_before_it_advances_a_demo() {
         assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw], "{kind:?}");
         assert!(!model.paused(), "{kind:?}");
         assert!(
-            matches!(press(&mut model, &[Key::Char(' ')])[0], Effect::TellDemo(_)),
+            matches!(press(&mut model, &[Key::Char(' ')])[0], Effect::SendToDemo(_)),
             "{kind:?}"
         );
     }
