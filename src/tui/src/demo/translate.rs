@@ -166,7 +166,7 @@ mod tests {
             (r#""kind":"\u001b[2Jodd","steps":0"#, Looping),
             (r#""kind":{"stepped":[1]},"steps":6"#, Stepped),
         ] {
-            let text = format!(r#"{{"schema":"{SCHEMA}","demo":"nobody knows it","type":"start",{fields}}}"#);
+            let text = format!(r#"{{"schema":"{SCHEMA}","demo":"unknown","type":"start",{fields}}}"#);
             let Some(DemoEvent::Start(demo)) = line(&text) else {
                 panic!("{text}")
             };

@@ -262,7 +262,7 @@ fn keys_of_a_demo_follow_from_its_kind() {
     let told_by_space = |kind: Option<DemoKind>| {
         let mut model = busy();
         model.demo = Some(Demo {
-            name: "nobody knows it".into(),
+            name: "unknown".into(),
             ..Demo::default()
         });
         let start = Demo {
