@@ -1,16 +1,16 @@
-//! Tells the program which commit and target it is built from, for `--version`.
+//! Passes the commit and the target to the program, for `--version`.
 //!
-//! It runs again only when a source file of the program changed, which builds the program again anyway: watching git's own
-//! files would do so with every commit. What is committed later without a change is called modified until then.
-//! Outside of a git checkout the commit is what `cargo package` wrote down, or not known.
+//! It runs again only when a source file of the program changes, which rebuilds the program anyway; watching git's files would
+//! rebuild it with every commit. Changes that are committed later therefore count as modified until the next build.
+//! Outside of a git checkout, the commit is the one that `cargo package` recorded, or not known.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of this package in the repository, as git writes it.
+/// The directory of this package in the repository, as git writes it.
 const PACKAGE: &str = "src/tui/";
 
-/// Sources of the program, from the root of the repository.
+/// The sources of the program, relative to the root of the repository.
 const SOURCES: [&str; 7] = [
     "src/text/src",
     "src/channel/src",
@@ -32,7 +32,7 @@ fn main() {
     println!("cargo::rustc-env=GPUMEM_BUILD={commit}, {target}");
 }
 
-/// Names every source file below a folder but for those of tests.
+/// Watches every source file below a directory, except those of tests.
 fn watch(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -48,9 +48,9 @@ fn watch(folder: &Path) {
     }
 }
 
-/// The commit in words; `None` where there is none.
+/// Returns the text for the commit; `None` if it is not known.
 fn commit(package: &Path) -> Option<String> {
-    // A checkout of something else may be around a folder that was unpacked.
+    // An unpacked package may be inside the checkout of another repository.
     let ours = git(package, &["rev-parse", "--show-prefix"]).is_some_and(|prefix| prefix == PACKAGE);
     if !ours {
         return packaged(package);
@@ -62,14 +62,14 @@ fn commit(package: &Path) -> Option<String> {
     Some(format!("commit {commit}{modified}"))
 }
 
-/// What git answers, without the end of its line.
+/// Runs git and returns its output, trimmed.
 fn git(folder: &Path, args: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(args).output().ok()?;
     let text = output.status.success().then_some(output.stdout)?;
     Some(String::from_utf8(text).ok()?.trim().to_owned())
 }
 
-/// The commit in what `cargo package` leaves in a package: `"sha1": "..."`.
+/// Returns the commit that `cargo package` recorded: `"sha1": "..."`.
 fn packaged(package: &Path) -> Option<String> {
     let text = std::fs::read_to_string(package.join(".cargo_vcs_info.json")).ok()?;
     let rest = text.split_once("\"sha1\"")?.1;

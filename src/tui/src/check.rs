@@ -1,20 +1,20 @@
-//! What `doctor` says: one check for each thing that is looked at.
+//! The checks of `doctor`.
 
-/// How a check ended, best first.
+/// The result of a check, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     /// It works.
     Good,
-    /// Something is not there that need not be.
+    /// Something optional is missing or limited.
     Note,
-    /// There is no GPU to look at.
+    /// There is no GPU.
     NoGpu,
     /// Something is broken.
     Bad,
 }
 
 impl Verdict {
-    /// The mark before a check.
+    /// Returns the mark before a check.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Verdict::Good => "ok  ",
@@ -25,20 +25,20 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
-    /// The name of what was looked at.
+    /// The name of what was checked.
     pub name: &'static str,
-    /// How it ended.
+    /// The result.
     pub verdict: Verdict,
-    /// What was seen.
+    /// What was found.
     pub seen: String,
-    /// What to do, in a line or more; empty when nothing needs doing.
+    /// What to do, in one or more lines; empty if nothing needs doing.
     pub todo: String,
 }
 
-/// A check that found everything as it should be.
+/// Creates a check that found no problem.
 pub(crate) fn good(name: &'static str, seen: impl Into<String>) -> Check {
     Check {
         name,
@@ -48,7 +48,7 @@ pub(crate) fn good(name: &'static str, seen: impl Into<String>) -> Check {
     }
 }
 
-/// A check that found something else; `todo` says what to do.
+/// Creates a check that found something else; `todo` says what to do.
 pub(crate) fn not(name: &'static str, verdict: Verdict, seen: impl Into<String>, todo: impl Into<String>) -> Check {
     Check {
         name,

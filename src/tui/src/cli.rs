@@ -13,16 +13,16 @@ use crate::wrap::wrap;
 pub(crate) use demo::{DemoCli, explain};
 pub(crate) use replay::ReplayCli;
 
-/// Columns that lines have at most behind the options: what clap wraps loses its columns.
+/// Most columns of a line after the options. Longer lines would be wrapped by clap, which breaks the alignment.
 const COLUMNS: u16 = 60;
 
-/// What stands behind the options.
+/// Returns the part of `--help` after the options.
 fn after() -> String {
     let mut keys = String::new();
     for group in crate::model::help() {
         keys += &format!("Keys: {}\n", group.title);
         for (key, text) in group.keys {
-            // What the terminal can show is not known here.
+            // It is not known here whether the terminal can show arrows.
             let key = [("↑", "Up"), ("↓", "Down"), ("←", "Left"), ("→", "Right")]
                 .iter()
                 .fold(key, |key, (arrow, name)| key.replace(arrow, name));
@@ -34,7 +34,7 @@ fn after() -> String {
     keys + AFTER
 }
 
-/// A line for each thing, short enough for narrow terminals.
+/// Exit codes and environment, in lines short enough for narrow terminals.
 const AFTER: &str = "\
 Exit codes:
   0        all is well
@@ -73,11 +73,11 @@ Environment:
                      writes a snapshot there when
                      memory first runs out";
 
-/// Version, commit and target: what a report of a bug should say.
+/// Version, commit and target, for bug reports.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("GPUMEM_BUILD"), ")");
 
-/// Shows where a GPU's memory really is: which process, how much is reserved, allocated and cached, and how it is cut
-/// up. Without a subcommand: the dashboard.
+/// Shows where a GPU's memory really is: which process has it, how much is reserved, allocated and cached, and how fragmented it
+/// is. Without a subcommand: the dashboard.
 #[derive(Debug, Parser)]
 #[command(name = "gpumem-tui", version = VERSION, after_help = after(), args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
@@ -148,25 +148,25 @@ pub(crate) struct LookArgs {
     pub ascii: bool,
 }
 
-/// `--color`.
+/// The value of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorArg {
     /// As the environment says.
     Auto,
-    /// 24 bits.
+    /// 24-bit colours.
     True,
-    /// The 256-colour cube.
+    /// 256 colours.
     #[value(name = "256")]
     Ansi256,
-    /// Sixteen.
+    /// 16 colours.
     #[value(name = "16")]
     Ansi16,
-    /// None.
+    /// No colours.
     Mono,
 }
 
 impl ColorArg {
-    /// The step asked for; `None` leaves it to the environment.
+    /// Returns the chosen colours; `None` leaves the choice to the environment.
     pub(crate) fn step(self) -> Option<Colors> {
         match self {
             ColorArg::Auto => None,
@@ -178,7 +178,7 @@ impl ColorArg {
     }
 }
 
-/// `--device` of the dashboard.
+/// The value of `--device` of the dashboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     /// Every device.
@@ -194,7 +194,7 @@ pub(crate) enum Command {
     Demo(DemoCli),
     /// Replay recorded allocations through an allocator: the memory and the time it takes
     Replay(ReplayCli),
-    /// Say what can and cannot be seen here, and what to do about it
+    /// Check what can be seen on this machine, and say what to do about the rest
     Doctor(LookArgs),
     /// Hold the driver's trackers of managed memory for a dashboard, which starts it
     #[command(hide = true)]
@@ -217,7 +217,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 fn parse_device(text: &str) -> Result<Device, String> {
     let uuid = text.strip_prefix("MIG-").unwrap_or(text);
     let uuid = uuid.strip_prefix("GPU-").unwrap_or(uuid);
-    // Behind a slash are the instances of a MIG device, on drivers before R470.
+    // On drivers before R470 the UUID of a MIG device has its instances after slashes.
     let is_uuid = uuid.len() >= 4
         && !uuid.starts_with('/')
         && uuid.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, '-' | '/'));
@@ -230,7 +230,7 @@ fn parse_device(text: &str) -> Result<Device, String> {
             _ if is_uuid => Device::Only(Only::Uuid(text.to_owned())),
             _ => match text.split_once(':').and_then(part) {
                 Some(part) => Device::Only(part),
-                None => return Err("say auto, sim, an index such as 0 or 0:1, or a UUID such as GPU-6f5ae4c5".into()),
+                None => return Err("use auto, sim, an index such as 0 or 0:1, or a UUID such as GPU-6f5ae4c5".into()),
             },
         },
     })

@@ -69,7 +69,7 @@ fn devices_are_chosen_by_index_or_uuid() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradicting_arguments_are_refused() {
     for args in [
         &["--nonsense"][..],
         &["nonsense"],
@@ -86,9 +86,9 @@ fn what_contradicts_itself_is_refused() {
     }
 }
 
-/// What is wrong with it, and not that there is no flag `-1`.
+/// The error must not say that there is no flag `-1`.
 #[test]
-fn what_is_no_number_is_told_in_words() {
+fn invalid_numbers_are_explained() {
     let replay: &[&str] = &["replay", "x.csv"];
     let train: &[&str] = &["demo", "train"];
     for (command, flag, most) in [
@@ -118,7 +118,7 @@ fn demo(args: &[&str]) -> DemoCli {
 }
 
 #[test]
-fn a_childs_flags_mean_what_the_users_meant() {
+fn flags_reach_the_child_unchanged() {
     let user = demo(&[
         "--seed",
         "9",
@@ -142,7 +142,7 @@ fn a_childs_flags_mean_what_the_users_meant() {
     assert_eq!(flags[4..], ["--seed", "9", "--layers=7", "--steps=3", "--leak"]);
 }
 
-/// What a command line of `demo` that is refused means.
+/// Returns the explanation for a refused command line of `demo`.
 fn refused(args: &[&str]) -> String {
     let error = parse(&[&["demo"], args].concat()).unwrap_err();
     let words: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
@@ -150,7 +150,7 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
-fn flags_of_another_demo_are_told() {
+fn flags_of_another_demo_are_explained() {
     let leave_out = |flag: &str, of: &str| format!("{flag} is for demo {of}: leave it out");
     let snapshot = refused(&["fragmentation", "--headless", "--snapshot", "x.pickle"]);
     assert_eq!(snapshot, leave_out("--snapshot", "train"));
@@ -161,14 +161,14 @@ fn flags_of_another_demo_are_told() {
     );
     assert_eq!(
         refused(&["--leak", "train"]),
-        "--leak is for demo train: say it behind the demo's name"
+        "--leak is for demo train: put it after the demo's name"
     );
     assert!(refused(&["train", "--nonsense"]).contains("unexpected argument '--nonsense'"));
     demo(&["train", "--headless", "--snapshot", "x.pickle"]);
 }
 
 #[test]
-fn a_name_that_is_none_is_told_and_one_that_is_like_it() {
+fn unknown_demo_is_reported_with_a_similar_name() {
     assert_eq!(
         refused(&["nonsense"]),
         "there is no demo \"nonsense\": gpumem-tui demo lists them"
@@ -179,7 +179,7 @@ fn a_name_that_is_none_is_told_and_one_that_is_like_it() {
     );
 }
 
-/// Each demo of the list is a subcommand with arguments and help of its own.
+/// Each demo of the list is a subcommand with its own arguments and help.
 #[test]
 fn every_demo_is_a_subcommand() {
     let mut all = Cli::command();
@@ -196,9 +196,9 @@ fn every_demo_is_a_subcommand() {
     }
 }
 
-/// A replay that is watched runs as a demo in a child, which understands what the user said.
+/// A watched replay runs as a demo in a child, which must get the user's arguments.
 #[test]
-fn a_watched_replays_flags_mean_what_the_users_meant() {
+fn flags_of_a_watched_replay_reach_the_child() {
     let args = [
         "replay",
         "my trace.csv",
@@ -234,7 +234,7 @@ fn a_watched_replays_flags_mean_what_the_users_meant() {
 }
 
 #[test]
-fn a_replay_is_measured_or_looked_at() {
+fn replay_is_measured_or_live() {
     let replay_of = |trace: &str, args: &[&str]| match parse(&[&["replay", trace], args].concat())
         .map(|cli| cli.command)
     {
@@ -250,7 +250,7 @@ fn a_replay_is_measured_or_looked_at() {
     );
     assert_eq!(replay(&["--watch", "--interval", "500ms"]), Some((true, 3, true)));
     assert_eq!(replay(&["--watch", "--conf", "publish:off"]), Some((true, 3, false)));
-    // What steers comes on stdin, too.
+    // Steering commands come on stdin, too.
     for stdin in ["-", "/dev/stdin"] {
         assert_eq!(replay_of(stdin, &["--watch"]), Some((true, 3, false)));
         assert_eq!(replay_of(stdin, &["--speed", "2", "--steer"]), Some((true, 3, false)));
@@ -269,7 +269,7 @@ fn a_replay_is_measured_or_looked_at() {
 }
 
 #[test]
-fn a_demo_takes_the_dashboards_interval_and_none_without_it() {
+fn demo_takes_an_interval_only_with_the_dashboard() {
     let interval = |args: &[&str]| match parse(args).map(|cli| cli.command) {
         Ok(Some(Command::Demo(demo))) => Some(demo.interval.as_millis()),
         _ => None,
@@ -280,9 +280,9 @@ fn a_demo_takes_the_dashboards_interval_and_none_without_it() {
     assert_eq!(interval(&["demo", "train", "--interval", "1ms"]), None);
 }
 
-/// One parser reads it wherever it stands.
+/// All commands use the same parser.
 #[test]
-fn every_interval_names_the_bounds_that_hold() {
+fn help_of_every_interval_names_its_bounds() {
     let all = Cli::command();
     let commands = [&all].into_iter().chain(all.get_subcommands());
     let helps: Vec<String> = commands

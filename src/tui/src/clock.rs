@@ -1,15 +1,15 @@
-//! The clocks, read here and nowhere else.
+//! The only place that reads the clocks.
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::model::Nanos;
 
-/// `CLOCK_MONOTONIC`, as blocks and events in channels use it.
+/// Returns `CLOCK_MONOTONIC`, the clock of blocks and events in channels.
 pub(crate) fn now() -> Nanos {
     nanos(ClockId::Monotonic).clamp(0, i128::from(u64::MAX)) as Nanos
 }
 
-/// `CLOCK_REALTIME - CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_REALTIME - CLOCK_MONOTONIC` in nanoseconds.
 pub(crate) fn realtime_offset() -> i128 {
     nanos(ClockId::Realtime) - nanos(ClockId::Monotonic)
 }

@@ -1,4 +1,4 @@
-//! `gpumem-tui doctor`: what can and cannot be seen here, and what to do about each.
+//! `gpumem-tui doctor`: checks what can be seen on this machine, and says what to do about the rest.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -13,7 +13,7 @@ use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
 use crate::{report, source};
 
-/// Looks at everything.
+/// Runs all checks.
 pub(crate) fn examine(env: &Environment, colors: Colors, ascii: bool) -> Vec<Check> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let facts = Facts::gather(&Root::default(), runtime.as_deref());
@@ -26,7 +26,7 @@ pub(crate) fn examine(env: &Environment, colors: Colors, ascii: bool) -> Vec<Che
     all
 }
 
-/// The terminal that this program would draw on.
+/// Checks the terminal that the dashboard would use.
 fn screen(env: &Environment, colors: Colors, ascii: bool) -> Check {
     let name = "terminal";
     let term = env
@@ -42,7 +42,7 @@ fn screen(env: &Environment, colors: Colors, ascii: bool) -> Check {
     let letters = if ascii { "ASCII" } else { "UTF-8" };
     let term: String = gpumem_text::clean(&term).chars().take(60).collect();
     if !std::io::stdout().is_terminal() {
-        let seen = format!("stdout is no terminal; {term}, {colors}, {letters}");
+        let seen = format!("stdout is not a terminal; {term}, {colors}, {letters}");
         return not(
             name,
             Verdict::Note,
@@ -58,20 +58,20 @@ fn screen(env: &Environment, colors: Colors, ascii: bool) -> Check {
     good(name, seen)
 }
 
-/// Columns before what was seen, and before what to do.
+/// Columns before what was found, and before what to do.
 const MARGIN: [u16; 2] = [18, 20];
 
-/// The checks as text, ending in a line end, in lines of at most `room` columns.
+/// Formats the checks in lines of at most `room` columns, ending in a newline.
 pub(crate) fn text(checks: &[Check], room: u16) -> String {
     let mut out = String::new();
-    // Words of one letter a line help nobody.
+    // At least 20 columns, so that words are not broken into letters.
     let wrapped = |text: &str, margin: u16| -> String {
         let lines = text
             .lines()
-            // There are names in it: of directories, of files, of what the driver says.
+            // Cleaned, since it has names of files and texts of the driver.
             .flat_map(|line| wrap(&clean(line), room.saturating_sub(margin).max(20)));
-        let air = format!("\n{:1$}", "", margin.into());
-        lines.collect::<Vec<_>>().join(&air)
+        let indent = format!("\n{:1$}", "", margin.into());
+        lines.collect::<Vec<_>>().join(&indent)
     };
     for check in checks {
         let [seen, todo] = [wrapped(&check.seen, MARGIN[0]), wrapped(&check.todo, MARGIN[1])];
@@ -84,7 +84,7 @@ pub(crate) fn text(checks: &[Check], room: u16) -> String {
     out
 }
 
-/// The exit code: that of the worst check.
+/// Returns the exit code of the worst check.
 pub(crate) fn exit_code(checks: &[Check]) -> u8 {
     match checks.iter().map(|c| c.verdict).max() {
         Some(Verdict::Bad) => 1,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_decides() {
+    fn exit_code_is_that_of_the_worst_check() {
         use Verdict::{Bad, Good, NoGpu, Note};
         for (verdicts, code) in [
             (&[Good, Note][..], 0),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_stands_under_what_it_is_about() {
+    fn advice_follows_its_check() {
         let checks = [
             check(Verdict::Good, ""),
             check(Verdict::Bad, "do this\nand that which is long"),

@@ -1,4 +1,4 @@
-//! What can happen, and what the main loop then has to do. Plain values on both sides of [`crate::update`].
+//! Events, and the effects that the main loop has to perform. Both are plain values, on either side of [`crate::update`].
 
 use crate::model::{Demo, DemoOutcome, DemoStep, Hits, Sampled};
 
@@ -17,10 +17,10 @@ pub(crate) enum MouseAction {
     WheelDown,
 }
 
-/// The mouse on a cell.
+/// A mouse event on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Mouse {
-    /// What it did.
+    /// What the mouse did.
     pub action: MouseAction,
     /// Column from 0.
     pub x: u16,
@@ -28,43 +28,43 @@ pub(crate) struct Mouse {
     pub y: u16,
 }
 
-/// What a demo's child said or did.
+/// What a demo's child reported or did.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DemoEvent {
-    /// It runs.
+    /// It was started.
     Spawned {
         /// Its process id.
         pid: u32,
     },
-    /// Its first line; carries only what that line tells.
+    /// Its first line. Only the fields of that line are set.
     Start(Box<Demo>),
-    /// A step is done; with what the user may choose now.
+    /// A step is done. Carries the fixes that the user may choose now.
     Step(Box<DemoStep>, Vec<crate::model::Choice>),
-    /// It cannot publish what it does; why.
+    /// It cannot publish; the text says why.
     Unpublished(String),
-    /// Something it had to say.
+    /// A message.
     Notice(String),
     /// It ran to its end.
     Result {
-        /// It showed what it promises.
+        /// Whether it showed what it is meant to show.
         ok: bool,
         /// How it ended.
         outcome: DemoOutcome,
     },
-    /// It could not go on, or could not be started, or said something we do not understand.
+    /// It could not be started, it failed, or it wrote something that is not understood.
     Failed(String),
-    /// It could not go on, as it says itself.
+    /// It reported that it cannot continue.
     GaveUp {
-        /// The reason, as it told it.
+        /// The reason that it gave.
         text: String,
         /// The exit code that it ends with.
         exit_code: u8,
     },
-    /// Its process is gone; how, in words.
+    /// Its process has ended; the text says how.
     Exited(String),
 }
 
-/// Why the dashboard has to end, apart from the user's wish.
+/// Why the dashboard has to end, other than by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
     /// A signal by number.
@@ -89,17 +89,17 @@ pub(crate) enum Event {
         /// Lines.
         height: u16,
     },
-    /// A source sampled.
+    /// A source took a sample.
     Sampled(Box<Sampled>),
-    /// News of the demo's child.
+    /// An event of the demo's child.
     Demo(DemoEvent),
-    /// The view drew, and found this out.
+    /// The view has drawn a frame with these areas.
     Drawn(Hits),
     /// Time passed.
     Tick,
-    /// The dashboard was stopped (Ctrl-Z) and goes on.
+    /// The dashboard was suspended (Ctrl-Z) and has been resumed.
     Resumed,
-    /// Ctrl-Z was pressed and there is no shell that could let the dashboard go on.
+    /// Ctrl-Z was pressed, but there is no shell that could resume the dashboard.
     CannotSuspend,
     /// The dashboard has to end.
     End(Ending),
@@ -119,23 +119,23 @@ impl Event {
 pub(crate) enum Effect {
     /// Draw as soon as the frame rate allows: the user waits for it.
     Draw,
-    /// Draw everything anew: what is on the screen is not what we think.
+    /// Redraw the whole screen, whose contents are not known.
     Repaint,
-    /// Draw soon; more may come at the same moment (samplers sample in step).
+    /// Draw soon. More changes may follow, since samplers sample at the same moment.
     DrawSoon,
-    /// Leave with this exit code.
+    /// Quit with this exit code.
     Quit(u8),
-    /// Stop as Ctrl-Z does.
+    /// Suspend, as Ctrl-Z does.
     Suspend,
-    /// End the demo that runs, and start this one as a child once that is gone. The latest such wish wins.
+    /// End the running demo, and start this one as a child once that is gone. A later request replaces this one.
     StartDemo {
         /// Its name.
         name: String,
-        /// On the simulated device, whatever else there is.
+        /// Whether it runs on the simulated device even if there is a GPU.
         simulated: bool,
     },
     /// Send a line to the demo's child.
-    TellDemo(String),
+    SendToDemo(String),
     /// End the demo's child.
     StopDemo,
 }

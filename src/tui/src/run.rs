@@ -1,4 +1,4 @@
-//! From the command line to an exit code.
+//! Runs a command line and returns an exit code.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -17,18 +17,18 @@ use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
 use crate::{doctor, report};
 
-/// Something failed.
+/// Exit code: something failed.
 const FAILED: u8 = 1;
-/// Bad arguments, or no terminal.
+/// Exit code: bad arguments, or no terminal.
 const USAGE: u8 = 2;
-/// No GPU.
+/// Exit code: no GPU.
 const NO_GPU: u8 = 3;
 
-/// What a demo that is shown does not take: its channel would be looked for in vain, for ever.
+/// Error for a demo that is shown but does not publish.
 const SHOWN_IS_PUBLISHED: &str =
     "the dashboard shows what a demo publishes: leave publish:off out (of --conf, or of GPUMEM_ALLOC_CONF)";
 
-/// Runs the program; its exit code. Where the driver hangs it ends the program itself.
+/// Runs the program and returns its exit code. If the driver hangs, it ends the program itself.
 pub fn main() -> u8 {
     let code = command();
     if in_driver() {
@@ -37,7 +37,7 @@ pub fn main() -> u8 {
     code
 }
 
-/// Does what the command line says.
+/// Parses the command line and runs it.
 fn command() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -45,13 +45,13 @@ fn command() -> u8 {
             if let Some(why) = explain_demo(&error) {
                 return fail(USAGE, &why);
             }
-            // An argument that is too many may be the name of a file, as a shell's pattern found it.
+            // An unexpected argument may be the name of any file, so it is cleaned.
             let lines: Vec<_> = error.render().to_string().lines().map(gpumem_text::clean).collect();
             let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
             return USAGE;
         }
         Err(help) => {
-            // Nor is the version an error; output that cannot be written is none of clap's.
+            // Help or the version. Errors of writing it are ignored.
             let _ = help.print();
             return 0;
         }
@@ -70,7 +70,7 @@ fn command() -> u8 {
     }
 }
 
-/// What is wrong with a command line of `demo`, where we know better than clap.
+/// Explains an error in a command line of `demo` better than clap does, if that is possible.
 fn explain_demo(error: &clap::Error) -> Option<String> {
     let mut words = std::env::args_os()
         .skip(1)
@@ -102,14 +102,14 @@ fn list_demos() -> u8 {
     say(&demos(terminal::columns(io::stdout())))
 }
 
-/// The demos with what each shows, in lines of at most so many columns.
+/// Lists the demos with their summaries in lines of at most `room` columns.
 fn demos(room: u16) -> String {
     const MARGIN: u16 = 17;
     let mut text = String::from("demos:\n");
     for demo in gpumem_demo::list() {
-        let air = format!("\n{:1$}", "", MARGIN.into());
-        // Words of one letter a line help nobody.
-        let summary = wrap(demo.summary, room.saturating_sub(MARGIN).max(20)).join(&air);
+        let indent = format!("\n{:1$}", "", MARGIN.into());
+        // At least 20 columns, so that words are not broken into letters.
+        let summary = wrap(demo.summary, room.saturating_sub(MARGIN).max(20)).join(&indent);
         text.push_str(&format!("  {:<14} {summary}\n", demo.name));
     }
     let usage = "gpumem-tui demo NAME shows one in the dashboard, --headless runs it here, --device sim without a GPU";
@@ -126,10 +126,10 @@ fn run_demo(demo: &DemoCli, chosen: Chosen) -> u8 {
     if !io::stdout().is_terminal() {
         return fail(
             USAGE,
-            "stdout is no terminal: say --headless (and --json for programs) to run the demo without one",
+            "stdout is not a terminal: use --headless (and --json for programs) to run the demo without one",
         );
     }
-    // What cannot work is said where it can still be read when the dashboard is closed.
+    // Errors are reported before the dashboard starts, so that they stay readable after it is closed.
     let code = gpumem_demo::check(&chosen, &demo.run);
     if code != 0 {
         return code;
@@ -154,16 +154,16 @@ fn look_at_replay(replay: &ReplayCli) -> u8 {
     if !io::stdout().is_terminal() {
         return fail(
             USAGE,
-            "stdout is no terminal: leave out --watch, and say --speed N to replay at a pace without one",
+            "stdout is not a terminal: leave out --watch, and use --speed N to replay at a pace without one",
         );
     }
-    // What is wrong with the trace is said where it can still be read when the dashboard is closed.
+    // Errors in the trace are reported before the dashboard starts, so that they stay readable after it is closed.
     let code = gpumem_demo::replay::check(&replay.to_args());
     if code != 0 {
         return code;
     }
     let options = DemoOptions {
-        // Its limit and number of passes would be another demo's budget and steps.
+        // No shared arguments: its limit and number of passes would be the budget and steps of another demo.
         shared: Vec::new(),
         own: Some((Replay::NAME.to_owned(), replay.child_flags())),
         device: Some(replay.device.to_string()),
@@ -173,7 +173,7 @@ fn look_at_replay(replay: &ReplayCli) -> u8 {
     watch(Chosen::from(demo).entry(), setup, options, &replay.look)
 }
 
-/// How a replay is listed among the demos, if it can be made once more: a pipe is read only once.
+/// Returns the entry of a replay in the list of demos. `None` if the trace is not a regular file, which can be read only once.
 fn again(replay: &ReplayCli) -> Option<DemoInfo> {
     let file = std::fs::metadata(&replay.trace).is_ok_and(|file| file.is_file());
     let name = replay.trace.file_name().unwrap_or_default().to_string_lossy();
@@ -236,7 +236,7 @@ fn dashboard(args: &ViewArgs) -> u8 {
     if !io::stdout().is_terminal() {
         return fail(
             USAGE,
-            "stdout is no terminal: say --once for a report or --json for a document",
+            "stdout is not a terminal: use --once for a report or --json for a document",
         );
     }
     let mut setup = setup(args.interval);
@@ -259,12 +259,12 @@ fn dashboard(args: &ViewArgs) -> u8 {
     show(model, DemoOptions::default(), "demo")
 }
 
-/// Runs the dashboard. `command` is the subcommand that errors of its demo are told as.
+/// Runs the dashboard. `command` is the subcommand in error messages of its demo.
 fn show(model: Model, demo: DemoOptions, command: &str) -> u8 {
     raise_descriptor_limit();
     match app::run(model, demo) {
         Ok(Ended { code, failed: None }) => code,
-        // The screen that said so is gone.
+        // The screen that showed the error is gone.
         Ok(Ended {
             code,
             failed: Some(why),
@@ -307,7 +307,7 @@ fn setup(interval: Duration) -> Setup {
     }
 }
 
-/// Our user's name as the process table shows it, so that the two can be compared.
+/// Returns our user's name as the process table shows it, so that the two can be compared.
 fn our_name() -> String {
     let found = gpumem_probe::Processes::default().look_up(&[std::process::id()]);
     found
@@ -326,7 +326,7 @@ fn term(look: &LookArgs) -> Term {
     }
 }
 
-/// Writes to stdout. A reader that has gone (`| head`) is no failure.
+/// Writes to stdout and returns an exit code. A closed pipe (`| head`) is not a failure.
 fn say(text: &str) -> u8 {
     let mut out = gpumem_demo::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -341,13 +341,13 @@ fn fail(code: u8, text: &str) -> u8 {
     code
 }
 
-/// Writes to stderr, in lines of a terminal's width.
+/// Writes to stderr, wrapped to the terminal's width.
 fn complain(text: &str) {
-    // When stderr is closed there is nobody left to tell.
+    // If stderr is closed, the message is lost.
     let _ = writeln!(io::stderr(), "{}", in_lines(text, terminal::columns(io::stderr())));
 }
 
-/// A text in lines of at most so many columns; as it is where there is no end of them.
+/// Wraps a text into lines of at most `room` columns. `u16::MAX` leaves it as it is.
 fn in_lines(text: &str, room: u16) -> String {
     match room {
         u16::MAX => text.to_owned(),
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_breaks_between_words() {
+    fn output_wraps_between_words() {
         assert_eq!(in_lines("gpumem-tui: one  two", u16::MAX), "gpumem-tui: one  two");
         assert_eq!(in_lines("gpumem-tui: one two", 15), "gpumem-tui: one\ntwo");
         let whole = demos(u16::MAX);

@@ -1,4 +1,4 @@
-//! Commands and sentences as the screen and the reports have them.
+//! Commands and sentences as the screen and the reports show them.
 
 use crate::wrap::fits;
 
@@ -6,16 +6,16 @@ use crate::wrap::fits;
 #[path = "words_tests.rs"]
 mod tests;
 
-/// A command line without the folder of its program: `python3 train.py` rather than `/usr/bin/python3 train.py`.
+/// Strips the directory of a command line's program: `python3 train.py` rather than `/usr/bin/python3 train.py`.
 pub(crate) fn program(command: &str) -> &str {
     let first = command.split(' ').next().unwrap_or("");
     let name = first.rfind('/').map_or(0, |slash| slash + 1);
     if name < first.len() { &command[name..] } else { command }
 }
 
-/// A command line in the fullest words that fit into `room` columns, else in the shortest: first the folder of the program is left out,
-/// then those of its arguments (`python3 train.py` of `python3 /data/jobs/train.py`), then this program's own name
-/// (`replay trace.csv` of `gpumem-tui replay trace.csv`).
+/// Shortens a command line until it fits into `room` columns, if it can. The program's directory is always stripped, then those of
+/// the arguments (`python3 train.py` of `python3 /data/jobs/train.py`), then this program's own name (`replay trace.csv` of
+/// `gpumem-tui replay trace.csv`).
 pub(crate) fn command_in(command: &str, room: usize) -> String {
     let full = program(command);
     if fits(full, room) {
@@ -39,7 +39,7 @@ pub(crate) fn command_in(command: &str, room: usize) -> String {
     }
 }
 
-/// A text as the beginning of a sentence.
+/// Capitalizes the first letter.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_command_loses_the_folder_of_its_program_and_nothing_else() {
+fn program_loses_only_its_directory() {
     for (command, shown) in [
         ("/usr/bin/python3 /data/train.py", "python3 /data/train.py"),
         ("python train.py", "python train.py"),
@@ -13,12 +13,12 @@ fn a_command_loses_the_folder_of_its_program_and_nothing_else() {
 }
 
 #[test]
-fn a_command_is_told_in_the_words_that_fit() {
+fn command_is_shortened_until_it_fits() {
     let replay = "/opt/bin/gpumem-tui replay /data/traces/llm.csv.gz --device sim";
     for (command, room, shown) in [
         ("/usr/bin/python3 /data/train.py", 22, "python3 /data/train.py"),
         ("/usr/bin/python3 /data/train.py", 21, "python3 train.py"),
-        // An option is not a path, and a folder has no other name.
+        // Options and directories are not shortened.
         ("run --conf=a/b /data/ /c/d", 10, "run --conf=a/b /data/ d"),
         (replay, 60, "gpumem-tui replay /data/traces/llm.csv.gz --device sim"),
         (replay, 41, "gpumem-tui replay llm.csv.gz --device sim"),
@@ -31,7 +31,7 @@ fn a_command_is_told_in_the_words_that_fit() {
 }
 
 #[test]
-fn a_sentence_begins_with_a_capital() {
+fn sentence_begins_with_a_capital() {
     assert_eq!(sentence("see `dmesg`"), "See `dmesg`");
     assert_eq!(sentence("Reboot"), "Reboot");
     assert_eq!(sentence(""), "");

@@ -1,19 +1,19 @@
-//! Text in columns of a terminal: how many it takes, and lines of at most so many.
+//! Measures, cuts and wraps text by terminal columns.
 
 use textwrap::{Options, WordSplitter};
 use unicode_width::UnicodeWidthStr;
 
-/// Columns a text takes.
+/// Returns the columns that a text takes.
 pub(crate) fn width(text: &str) -> u16 {
     u16::try_from(UnicodeWidthStr::width(text)).unwrap_or(u16::MAX)
 }
 
-/// Whether a text takes no more than `room` columns.
+/// Checks whether a text takes at most `room` columns.
 pub(crate) fn fits(text: &str, room: usize) -> bool {
     usize::from(width(text)) <= room
 }
 
-/// A text in at most `room` columns, with a sign at its end where something is missing.
+/// Cuts a text to `room` columns, with `sign` at its end if something is missing.
 pub(crate) fn cut(text: &str, room: u16, sign: &str) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -32,7 +32,7 @@ pub(crate) fn cut(text: &str, room: u16, sign: &str) -> String {
     out + sign
 }
 
-/// A text in lines of at most `room` columns, broken at spaces; longer words are cut. No lines where there is no room.
+/// Wraps a text at spaces into lines of at most `room` columns. Longer words are broken. Returns no lines if `room` is 0.
 pub(crate) fn wrap(text: &str, room: u16) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if room == 0 || words.is_empty() {
@@ -44,7 +44,7 @@ pub(crate) fn wrap(text: &str, room: u16) -> Vec<String> {
     lines.into_iter().map(|line| line.into_owned()).collect()
 }
 
-/// The same in at most `most` lines (and at least one); the last has all that is left, be it too long for it.
+/// Wraps a text into one to `most` lines. The last line has the whole rest, even if it is too long.
 pub(crate) fn wrap_to(text: &str, room: u16, most: usize) -> Vec<String> {
     let mut lines = match most {
         ..2 => vec![text.to_owned()],
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_wraps_at_words_and_loses_none_of_them() {
+    fn text_wraps_at_words_and_loses_none() {
         let cases: [(&str, u16, &[&str]); 6] = [
             ("one two three", 0, &[]),
             ("one two three", 7, &["one two", "three"]),

@@ -1,6 +1,6 @@
-//! The dashboard's main loop: turns what happens into events, carries out effects, draws.
+//! The dashboard's main loop: turns input into events, performs effects, and draws.
 //!
-//! One thread, one loop. Nothing in it waits for a driver, a file or a slow terminal.
+//! It runs on one thread and never waits for a driver, a file or a slow terminal.
 
 mod screen;
 mod signals;
@@ -23,13 +23,13 @@ use crate::update::update;
 use screen::Screen;
 use signals::Signals;
 
-/// At most 30 frames a second.
+/// Least time between frames: at most 30 a second.
 const FRAME: Duration = Duration::from_millis(33);
-/// Samplers sample at the same moment, and NVML takes 20 ms to answer; what they change is drawn together.
-const TOGETHER: Duration = Duration::from_millis(30);
+/// How long a redraw waits for other samples. Samplers sample at the same moment, and NVML takes 20 ms to answer.
+const SAMPLE_DELAY: Duration = Duration::from_millis(30);
 
-/// How long ending a demo may take without a word.
-const UNNOTICED: Duration = Duration::from_millis(200);
+/// How long ending a demo may take before a message is printed.
+const QUIET_END: Duration = Duration::from_millis(200);
 
 /// How the dashboard ended.
 #[derive(Debug)]
@@ -40,23 +40,23 @@ pub(crate) struct Ended {
     pub failed: Option<String>,
 }
 
-/// Runs the dashboard on this terminal until it ends. The model is set up but empty; a demo in it is started, as `demo` says.
+/// Runs the dashboard on this terminal until it ends. If the model has a demo, that is started with the options `demo`.
 ///
 /// # Errors
-/// When there is no terminal, or the system refuses what the dashboard cannot do without.
+/// When there is no terminal, or the system refuses a resource that the dashboard needs.
 pub(crate) fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
     terminal::open()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::restore_on_panic(crate::demo::end_at_once);
     terminal::restore_on_abort();
     let result = runtime.block_on(async {
-        // Before the terminal is taken: a signal would end us with it. And before its size is read: a change in between would
-        // be missed.
+        // Signals are handled before the terminal is taken over, since a signal would otherwise end us without restoring it,
+        // and before its size is read, so that no change of the size is missed.
         let signals = Signals::new()?;
         terminal::enter()?;
         let mut app = App::new(model, demo, signals)?;
         let result = app.run().await;
-        // The screen comes back first: ending a demo takes a moment.
+        // The terminal is restored first, since ending a demo takes a moment.
         terminal::leave();
         app.end_demos().await;
         let demo = app.model.demo.as_ref();
@@ -64,7 +64,7 @@ pub(crate) fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
         result.map(|code| Ended { code, failed })
     });
     terminal::leave();
-    // Samplers may hang in a driver: they end with the process.
+    // Samplers may hang in the driver, so they are not joined.
     runtime.shutdown_background();
     result
 }
@@ -82,7 +82,7 @@ struct App {
     drawn: Instant,
 }
 
-/// Why the loop ends.
+/// The exit code with which the loop ends.
 type Exit = u8;
 
 impl App {
@@ -100,7 +100,7 @@ impl App {
             due: None,
             drawn: Instant::now(),
         };
-        // The first frame comes before anything that takes time.
+        // The first frame is drawn before anything that takes time.
         app.draw()?;
         app.samples = source::start(&app.model.setup, &app.requests)?;
         Ok(app)
@@ -122,8 +122,8 @@ impl App {
                         let (width, height) = screen::size();
                         vec![Event::Resize { width, height }]
                     }
-                    signals::Signal::GoOn => {
-                        self.demos.go_on();
+                    signals::Signal::Resume => {
+                        self.demos.resume();
                         vec![Event::Resumed]
                     }
                     signals::Signal::Stop => {
@@ -136,7 +136,7 @@ impl App {
                     Ok(None) | Err(_) => vec![Event::End(Ending::TerminalGone)],
                 },
                 sampled = self.samples.next() => vec![Event::Sampled(Box::new(sampled))],
-                news = self.demos.next() => vec![Event::Demo(news)],
+                event = self.demos.next() => vec![Event::Demo(event)],
                 drained = self.screen.drain(), if self.screen.busy() => match drained {
                     Ok(()) => continue,
                     Err(_) => vec![Event::End(Ending::TerminalGone)],
@@ -161,7 +161,7 @@ impl App {
         }
     }
 
-    /// Lets an event change the model, and does what follows from it.
+    /// Applies an event to the model and performs the effects.
     async fn apply(&mut self, event: Event) -> io::Result<Option<Exit>> {
         for effect in update(&mut self.model, clock::now(), event) {
             if let Some(code) = self.carry_out(effect).await? {
@@ -174,7 +174,7 @@ impl App {
     async fn carry_out(&mut self, effect: Effect) -> io::Result<Option<Exit>> {
         match effect {
             Effect::Draw => self.draw_in(Duration::ZERO),
-            Effect::DrawSoon => self.draw_in(TOGETHER),
+            Effect::DrawSoon => self.draw_in(SAMPLE_DELAY),
             Effect::Repaint => {
                 self.screen.forget();
                 self.draw_in(Duration::ZERO);
@@ -186,23 +186,23 @@ impl App {
             }
             Effect::Suspend => return Box::pin(self.apply(Event::CannotSuspend)).await,
             Effect::StartDemo { name, simulated } => self.demos.start(name, simulated),
-            Effect::TellDemo(line) => self.demos.tell(&line).await,
+            Effect::SendToDemo(line) => self.demos.send(&line).await,
             Effect::StopDemo => self.demos.stop(),
         }
         Ok(None)
     }
 
-    /// Waits until nothing is left of any demo, and says so when that takes long enough to be wondered at.
+    /// Waits until no demo is left, and prints a message if that takes long.
     async fn end_demos(&mut self) {
         let mut ended = std::pin::pin!(self.demos.end());
-        if tokio::time::timeout(UNNOTICED, &mut ended).await.is_err() {
+        if tokio::time::timeout(QUIET_END, &mut ended).await.is_err() {
             terminal::say("gpumem-tui: ending the demo ...");
             ended.await;
             terminal::unsay();
         }
     }
 
-    /// Gives the terminal back and stops, as Ctrl-Z does; returns when the shell lets us go on.
+    /// Restores the terminal and suspends, as Ctrl-Z does. Returns when the shell resumes us.
     async fn suspend(&mut self) -> io::Result<()> {
         terminal::leave();
         self.signals.stop().await?;
@@ -212,7 +212,7 @@ impl App {
         Ok(())
     }
 
-    /// Asks for a frame, not sooner than the frame rate allows.
+    /// Schedules a frame after `wait`, but not sooner than the frame rate allows.
     fn draw_in(&mut self, wait: Duration) {
         let at = (Instant::now() + wait).max(self.drawn + FRAME);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));

@@ -1,4 +1,4 @@
-//! The screen: ratatui's terminal, over a backend that never waits.
+//! The screen: ratatui's terminal over a backend that never blocks.
 
 use std::io;
 
@@ -14,14 +14,14 @@ use crate::view;
 
 pub(super) struct Screen {
     terminal: Terminal<Frames>,
-    /// What is on the terminal is not known: clear it and draw everything.
+    /// Whether the contents of the terminal are not known, so that the next frame clears it and draws everything.
     forgotten: bool,
 }
 
 impl Screen {
-    /// A screen that is blank now.
+    /// Creates the screen. The terminal must be blank.
     pub(super) fn new(term: Term) -> io::Result<Screen> {
-        // Our colour step already knows about NO_COLOR; crossterm would look again and drop what --color asked for.
+        // NO_COLOR is already part of the choice of colours; crossterm would check it again and ignore --color.
         force_color_output(term.colors != Colors::Mono);
         Ok(Screen {
             terminal: Terminal::new(Frames::new(size_of(term))?)?,
@@ -29,7 +29,7 @@ impl Screen {
         })
     }
 
-    /// Draws the model; what the view found out. Nothing is written when nothing changed.
+    /// Draws the model and returns the areas of the frame. Writes nothing if nothing changed.
     pub(super) fn draw(&mut self, model: &Model) -> io::Result<Hits> {
         self.terminal.backend_mut().size = size_of(model.ui.term);
         if std::mem::take(&mut self.forgotten) {
@@ -54,25 +54,25 @@ impl Screen {
     }
 }
 
-/// Most columns and lines that are drawn, in the corner of what is larger: more than any screen shows that can be read, and
-/// what a terminal may claim to be (65535 of each) would take all memory there is.
-const MOST: (u16, u16) = (640, 240);
+/// Most columns and lines that are drawn, in the top left corner of a larger terminal. No readable screen has more, and a frame
+/// of the largest size that a terminal may claim (65535 of each) would take all memory.
+const MAX_SIZE: (u16, u16) = (640, 240);
 
-/// Columns and lines to draw.
+/// Returns the columns and lines to draw.
 pub(super) fn size() -> (u16, u16) {
     let (width, height) = terminal::size();
-    (width.min(MOST.0), height.min(MOST.1))
+    (width.min(MAX_SIZE.0), height.min(MAX_SIZE.1))
 }
 
 fn size_of(term: Term) -> Size {
     Size::new(term.width, term.height)
 }
 
-/// Ratatui's backend for crossterm, with frames that are collected and sent by one write that does not wait.
+/// Ratatui's crossterm backend, except that a frame is collected and sent with one write that does not block.
 struct Frames {
     crossterm: CrosstermBackend<terminal::Frame>,
     output: Output,
-    /// The model's: the terminal may have another one by now, of which an event tells.
+    /// The size in the model. The terminal may have another one by now; an event reports it.
     size: Size,
 }
 
@@ -94,7 +94,7 @@ impl Backend for Frames {
     where
         I: Iterator<Item = (u16, u16, &'a Cell)>,
     {
-        // Crossterm's resets the colours even if there is nothing to draw.
+        // Crossterm's backend resets the colours even if there is nothing to draw.
         let mut content = content.peekable();
         match content.peek() {
             Some(_) => self.crossterm.draw(content),
@@ -102,7 +102,7 @@ impl Backend for Frames {
         }
     }
 
-    /// The cursor is hidden as long as the terminal is ours.
+    /// Does nothing: the cursor is hidden while the terminal is taken over.
     fn hide_cursor(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -5,16 +5,16 @@ use std::io;
 use rustix::process::{Signal as Number, getpgrp, getsid, kill_process_group};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// A signal that means something to the dashboard.
+/// A signal that the dashboard handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// End, by number.
+    /// It asks the dashboard to end. Carries its number.
     End(u8),
     /// The terminal changed its size.
     Resize,
-    /// It was stopped by somebody else, and goes on.
-    GoOn,
-    /// Stop, as Ctrl-Z asks a program to that does not read the key itself.
+    /// The dashboard was stopped by another process and has been resumed.
+    Resume,
+    /// SIGTSTP asks the dashboard to suspend.
     Stop,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Signals {
     quit: Stream,
     resize: Stream,
     stop: Stream,
-    go_on: Stream,
+    resume: Stream,
 }
 
 impl Signals {
@@ -38,11 +38,11 @@ impl Signals {
             quit: signal(SignalKind::quit())?,
             resize: signal(SignalKind::window_change())?,
             stop: signal(number(Number::TSTP))?,
-            go_on: signal(number(Number::CONT))?,
+            resume: signal(number(Number::CONT))?,
         })
     }
 
-    /// The next signal. Cancelling the future loses nothing.
+    /// Waits for the next signal. Cancelling the future loses nothing.
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::End(15),
@@ -51,28 +51,28 @@ impl Signals {
             _ = self.quit.recv() => Signal::End(3),
             _ = self.resize.recv() => Signal::Resize,
             _ = self.stop.recv() => Signal::Stop,
-            _ = self.go_on.recv() => Signal::GoOn,
+            _ = self.resume.recv() => Signal::Resume,
         }
     }
 
-    /// Stops this process and everyone in its group (a `cargo run` around it, its demo), until somebody continues it; then
-    /// all of them go on.
+    /// Stops this process and its process group (a `cargo run` around it, its demo) until it is continued, and then continues
+    /// the whole group.
     pub(super) async fn stop(&mut self) -> io::Result<()> {
-        // One that came earlier must not be taken for the one to wait for.
+        // Discard earlier SIGCONTs, which are not the one to wait for.
         while matches!(
-            tokio::time::timeout(std::time::Duration::ZERO, self.go_on.recv()).await,
+            tokio::time::timeout(std::time::Duration::ZERO, self.resume.recv()).await,
             Ok(Some(()))
         ) {}
         kill_process_group(getpgrp(), Number::STOP)?;
-        self.go_on.recv().await;
-        // Whoever continues us may mean us alone; who was stopped along with us goes on with us.
+        self.resume.recv().await;
+        // The SIGCONT may have been sent to this process only, so the rest of the group is continued here.
         kill_process_group(getpgrp(), Number::CONT)?;
         Ok(())
     }
 }
 
-/// Whether a shell with job control started us: without one nobody would ever let a stopped program go on. Such a
-/// shell puts each job into a group of its own.
+/// Checks whether a shell with job control started us, which can continue a stopped program. Such a shell puts each job into its
+/// own process group.
 pub(super) fn has_shell() -> bool {
     getsid(None).is_ok_and(|session| session != getpgrp())
 }

@@ -1,4 +1,4 @@
-//! `demo`. The demos, their arguments and their help are those of the list in the crate of demos.
+//! The arguments of `demo`. The demos with their arguments and help come from the demo crate.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub(crate) struct DemoCli {
     pub look: LookArgs,
 }
 
-/// What a command line of `demo` that was refused means, where clap does not know: a name that is none, or another demo's flag.
-/// `words` are those of the command line behind `demo`.
+/// Explains an error that clap cannot explain: an unknown demo, or a flag of another demo. `words` are the words of the command
+/// line after `demo`.
 pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Option<String> {
     let said = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -54,7 +54,7 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Option<String> {
                 .map(|demo| demo.name)
                 .collect();
             let instead = match of.iter().any(|name| words.iter().any(|word| word == name)) {
-                true => "say it behind the demo's name",
+                true => "put it after the demo's name",
                 false => "leave it out",
             };
             (!of.is_empty()).then(|| format!("{flag} is for demo {}: {instead}", of.join(" or ")))

@@ -1,4 +1,4 @@
-//! `replay`.
+//! The arguments of `replay`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use gpumem_text::units::parse_bytes;
 use super::{LookArgs, parse_interval};
 
 const AFTER: &str = "\
-Traces, each plain or compressed with gzip, known by how they begin:
+Trace formats, plain or compressed with gzip, recognized by their first bytes:
   op,id,bytes,stream
       rows a,ID,BYTES,STREAM and f,ID
   Thread,Time,Action,Pointer,Size,Stream
@@ -22,14 +22,14 @@ Traces, each plain or compressed with gzip, known by how they begin:
   a pickle or JSON
       torch.cuda.memory._dump_snapshot() after _record_memory_history()
 
-A pass is the whole trace; what it leaves is freed before the next one. Reserved is physical memory taken from the device, \
-for all pools and streams; ratio is peak reserved / peak requested of the first pass. On the simulated device what driver \
-calls cost is modelled. Requests that find too little memory are counted, and the replay goes on without them.
+A pass is the whole trace; what is live at its end is freed before the next one. Reserved is physical memory taken from the device, \
+for all pools and streams; ratio is peak reserved / peak requested of the first pass. On the simulated device the cost of driver \
+calls is modelled. Requests that fail for lack of memory are counted, and the replay continues without them.
 
---json prints one object of schema gpumem-replay/1: sizes in bytes, times in nanoseconds, null where a figure is not to be had. \
-With --speed it is a line of schema gpumem-demo/1 whenever there is something to say.";
+--json prints one object of schema gpumem-replay/1: sizes in bytes, times in nanoseconds, null where a figure is not available. \
+With --speed it prints lines of schema gpumem-demo/1 instead.";
 
-/// What `replay` is told.
+/// The arguments of `replay`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct ReplayCli {
@@ -39,7 +39,7 @@ pub(crate) struct ReplayCli {
     /// Where to run: auto (a GPU; without a driver, and not with --json: sim), sim, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = |text: &str| text.parse::<DeviceChoice>())]
     pub device: DeviceChoice,
-    /// Through what: gpumem, cudamalloc (no cache) or cudamallocasync (the driver's pool, on a GPU only)
+    /// Allocator: gpumem, cudamalloc (no cache) or cudamallocasync (the driver's pool, on a GPU only)
     #[arg(long, value_name = "NAME", default_value = "gpumem", value_parser = |text: &str| text.parse::<AllocatorChoice>())]
     pub allocator: AllocatorChoice,
     /// How gpumem takes memory for large blocks: auto (as it likes), plain, virtual or stitched [default: what --conf says, or auto]
@@ -48,28 +48,28 @@ pub(crate) struct ReplayCli {
     /// Options of gpumem, as in PYTORCH_CUDA_ALLOC_CONF [default: those of GPUMEM_ALLOC_CONF]; help lists them
     #[arg(long, value_name = "TEXT")]
     pub conf: Option<Conf>,
-    /// How often [default: 3; with --watch or --speed: until it is told to quit]
+    /// Number of passes [default: 3; with --watch or --speed: until it is stopped]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = |text: &str| parse_number(text, 1..=1_000_000_u32))]
     pub passes: Option<u32>,
     /// Most device memory to use, in place of budget_mb: 512M, 2G; of cudamallocasync, most bytes to hold
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_limit)]
     pub limit: Option<u64>,
-    /// Let the simulated GPU be behind: each block is used by work on its stream, done once N more were handed out
+    /// Let the simulated GPU lag: work on a block's stream is done once N more blocks were handed out
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, allow_hyphen_values = true, conflicts_with_all = ["watch", "speed"], value_parser = |text: &str| parse_number(text, 0..=1_000_000_u32))]
     pub behind: u32,
-    /// Print one JSON object; with --speed, one a line
+    /// Print one JSON object; with --speed, one per line
     #[arg(long)]
     pub json: bool,
-    /// Do not publish meanwhile
+    /// Do not publish the replay
     #[arg(long)]
     pub no_publish: bool,
     /// Watch it in the dashboard, at a pace
     #[arg(long, conflicts_with_all = ["json", "no_publish"])]
     pub watch: bool,
-    /// Replay at a pace, to be looked at: operations a second, or max [default with --watch: the trace in a minute]
+    /// Replay live at this pace: operations per second, or max [default with --watch: the trace in a minute]
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "no_publish", value_parser = |text: &str| text.parse::<Speed>())]
     pub speed: Option<Speed>,
-    /// Listen to lines on stdin: speed N, speed max, faster, slower, pause, quit. Their end is the replay's
+    /// Read commands from stdin: speed N, speed max, faster, slower, pause, quit. The replay ends with stdin
     #[arg(long, requires = "speed", conflicts_with = "watch")]
     pub steer: bool,
     /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h
@@ -91,23 +91,23 @@ fn parse_limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What a replay that is looked at does not take.
+/// Error for a live replay of another allocator.
 const LIVE_IS_GPUMEM: &str = "--watch and --speed show what gpumem publishes: leave out --allocator";
 
-/// Nor a replay that is watched.
+/// Error for a watched replay that does not publish.
 const WATCHED_IS_PUBLISHED: &str =
     "--watch shows what gpumem publishes: leave publish:off out (of --conf, or of GPUMEM_ALLOC_CONF)";
 
-/// Nor one that listens: under the dashboard it does.
+/// Error for a steered replay that would read its trace from stdin. The dashboard steers its child.
 const STDIN_IS_TAKEN: &str = "--watch and --steer leave no stdin to read a trace from: name a file";
 
 impl ReplayCli {
-    /// Whether it is to be looked at, and not measured.
+    /// Checks whether it is replayed at a pace, to be watched, rather than measured.
     pub(crate) fn live(&self) -> bool {
         self.watch || self.speed.is_some()
     }
 
-    /// What a replay that measures is told.
+    /// Returns the arguments of a replay that is measured.
     pub(crate) fn to_args(&self) -> ReplayArgs {
         let defaults = ReplayArgs::default();
         ReplayArgs {
@@ -125,10 +125,10 @@ impl ReplayCli {
         }
     }
 
-    /// What a replay that is looked at is told, when it runs in this process.
+    /// Returns the arguments of a live replay in this process.
     ///
     /// # Errors
-    /// When it is asked for what only a replay that measures can do.
+    /// When an argument works only for a replay that is measured.
     pub(crate) fn to_demo(&self) -> Result<(Replay, RunArgs), &'static str> {
         if self.allocator != AllocatorChoice::Gpumem {
             return Err(LIVE_IS_GPUMEM);
@@ -156,7 +156,7 @@ impl ReplayCli {
         Ok((demo, run))
     }
 
-    /// The flags that a child is given, when it runs under the dashboard.
+    /// Returns the flags of the child that replays under the dashboard.
     pub(crate) fn child_flags(&self) -> Vec<OsString> {
         let flag = |name: &str, value: Option<OsString>| value.map(|value| [format!("--{name}").into(), value]);
         let flags = [

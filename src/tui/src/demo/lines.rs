@@ -1,4 +1,4 @@
-//! Lines of a child, with a bound on their length.
+//! Reads the lines of a child, with a limit on their length.
 
 use gpumem_demo::protocol::MAX_LINE;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
@@ -15,8 +15,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Lines(BufReader::new(from))
     }
 
-    /// The next line without its end, `None` at the end of the stream, an error for one that is too long (and the
-    /// stream is over then: where the next line begins is not known).
+    /// Returns the next line without its newline, `None` at the end of the stream, or an error for a line that is too long. Nothing can
+    /// be read after an error, since it is not known where the next line begins.
     pub(super) async fn next(&mut self) -> Option<Result<String, String>> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.0).take(MAX_LINE as u64 + 1);
@@ -29,13 +29,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Reads complaints to the end, and passes on at once those that are news; the last line, cleaned and cut to `limit` characters.
+/// Reads stderr to its end and returns the last line, cleaned and cut to `limit` characters. Lines that are events are sent at once.
 pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize, sender: mpsc::Sender<DemoEvent>) -> String {
     let (mut line, mut last) = (Vec::new(), String::new());
     let mut chunk = [0; 1024];
     loop {
         let n = from.read(&mut chunk).await.unwrap_or(0);
-        // What ends without a line end is a line as well.
+        // The last line may lack its newline.
         let read = match n {
             0 => &b"\n"[..],
             n => &chunk[..n],
@@ -52,9 +52,9 @@ pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize, sender:
                 continue;
             }
             last = text.chars().take(limit).collect();
-            if let Some(news) = translate::complaint(&last) {
-                // Where nobody listens any more the pipe is emptied all the same.
-                let _ = sender.send(news).await;
+            if let Some(event) = translate::complaint(&last) {
+                // If the receiver is gone, the pipe is still read to its end.
+                let _ = sender.send(event).await;
             }
         }
         if n == 0 {
@@ -83,24 +83,20 @@ mod tests {
             while let Some(Ok(line)) = lines.next().await {
                 all.push(line);
             }
-            assert_eq!(
-                all,
-                ["one", "two", ""],
-                "a line without an end was cut off and is not one"
-            );
+            assert_eq!(all, ["one", "two", ""], "a line without a newline is incomplete");
             let endless = vec![b'x'; 3 * MAX_LINE];
             assert!(Lines::new(&endless[..]).next().await.unwrap().is_err());
         });
     }
 
     #[test]
-    fn the_last_complaint_is_kept_and_cleaned() {
-        let (sender, mut news) = mpsc::channel(4);
-        let said = b"first\ngpumem: not publishing: no\x1b room\nlast \x1b[31mword\n\n";
-        let text = run(tail(&said[..], 100, sender.clone()));
+    fn last_complaint_is_kept_and_cleaned() {
+        let (sender, mut events) = mpsc::channel(4);
+        let stderr = b"first\ngpumem: not publishing: no\x1b room\nlast \x1b[31mword\n\n";
+        let text = run(tail(&stderr[..], 100, sender.clone()));
         assert_eq!(text, "last \u{fffd}[31mword");
-        assert_eq!(news.try_recv(), Ok(DemoEvent::Unpublished("no\u{fffd} room".into())));
-        assert!(news.try_recv().is_err(), "the others are told when it is gone");
+        assert_eq!(events.try_recv(), Ok(DemoEvent::Unpublished("no\u{fffd} room".into())));
+        assert!(events.try_recv().is_err(), "the others are reported when it has ended");
         assert_eq!(run(tail(&b"one\ncut short"[..], 5, sender)), "cut s");
     }
 }

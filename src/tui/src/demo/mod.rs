@@ -1,7 +1,7 @@
-//! The demo's child process: this program again, as `demo NAME --headless --json --steer`.
+//! The demo's child process, which is this program run as `demo NAME --headless --json --steer`.
 //!
-//! It publishes like any other program; what it says on stdout only drives the Demo view. It ends with us: its stdin
-//! ends when we do, and it is killed should it not listen (by the kernel where we could not).
+//! It publishes like any other program; its stdout only drives the Demo view. It ends with the dashboard: its stdin is closed, and
+//! it is killed if it does not react (by the kernel if the dashboard could not).
 
 mod lines;
 mod running;
@@ -25,23 +25,23 @@ use lines::Lines;
 
 pub(crate) use turns::Demos;
 
-/// How long a child may take to free its memory and go.
+/// How long a child may take to free its memory and end.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a killed child may take to be gone: it frees a GPU's memory on its way.
+/// How long a killed child may take to be gone, since freeing a GPU's memory takes time.
 const KILLED: Duration = Duration::from_secs(1);
-/// How long its complaints are waited for once it is gone.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-/// How much of a child's complaints is kept for the message.
+/// How long to wait for the rest of its stderr once it is gone.
+const STDERR_GRACE: Duration = Duration::from_millis(100);
+/// Most characters of the last line of stderr that are kept for the message.
 const COMPLAINT: usize = 400;
 
-/// What a demo is started with, besides its name.
+/// The options of a demo, besides its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DemoOptions {
-    /// Arguments for whichever demo is chosen, as on our own command line.
+    /// Arguments for any demo, as on our own command line.
     pub shared: Vec<OsString>,
     /// A demo's name, and arguments for that one only.
     pub own: Option<(String, Vec<OsString>)>,
-    /// Device for the child when it is not to be simulated.
+    /// The device, unless the demo is simulated.
     pub device: Option<String>,
 }
 
@@ -57,16 +57,16 @@ impl DemoOptions {
 pub(crate) struct DemoChild {
     pid: u32,
     stdin: ChildStdin,
-    news: mpsc::Receiver<DemoEvent>,
+    events: mpsc::Receiver<DemoEvent>,
     kill: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
 impl DemoChild {
-    /// Starts demo `name`. Call it on the main thread: the child dies with the thread that started it.
+    /// Starts demo `name`. Must be called on the main thread, since the child dies with the thread that started it.
     ///
     /// # Errors
-    /// When this program cannot be run again.
+    /// When this program cannot be executed again.
     pub(crate) fn spawn(name: &str, simulated: bool, options: &DemoOptions) -> std::io::Result<DemoChild> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["demo", name, "--headless", "--json", "--steer"]);
@@ -95,7 +95,7 @@ impl DemoChild {
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let pid = child.id().ok_or_else(missing)?;
         running::add(pid);
-        let (sender, news) = mpsc::channel(16);
+        let (sender, events) = mpsc::channel(16);
         let kill = Arc::new(Notify::new());
         let listening = listen(child, stdout, sender, kill.clone());
         let task = tokio::spawn(async move {
@@ -105,43 +105,43 @@ impl DemoChild {
         Ok(DemoChild {
             pid,
             stdin,
-            news,
+            events,
             kill,
             task,
         })
     }
 
-    /// Lets it go on if it was stopped.
-    pub(crate) fn go_on(&self) {
-        running::go_on(self.pid);
+    /// Resumes the child if it was stopped.
+    pub(crate) fn resume(&self) {
+        running::resume(self.pid);
     }
 
-    /// The next thing the child says or does; for ever pending once it has said that it is gone.
+    /// Waits for the next event of the child. Pending forever after [`DemoEvent::Exited`].
     pub(crate) async fn next(&mut self) -> DemoEvent {
-        match self.news.recv().await {
-            Some(news) => news,
+        match self.events.recv().await {
+            Some(event) => event,
             None => std::future::pending().await,
         }
     }
 
-    /// Sends a line. A child that does not listen is told off by its silence, not by making us wait.
-    pub(crate) async fn tell(&mut self, line: &str) {
+    /// Sends a line. Gives up after 100 ms if the child does not read it.
+    pub(crate) async fn send(&mut self, line: &str) {
         let line = format!("{line}\n");
         let write = self.stdin.write_all(line.as_bytes());
         let _ = tokio::time::timeout(Duration::from_millis(100), write).await;
     }
 
-    /// Ends the child: politely by the end of its input, then by force. When this returns nothing is left of it, unless it
-    /// is stuck in a driver where no signal reaches it.
+    /// Ends the child by closing its stdin, and kills it if it does not end in time. When this returns the child is gone, unless it
+    /// is stuck in the driver.
     pub(crate) async fn stop(self) {
         let DemoChild {
             stdin,
-            news,
+            events,
             kill,
             mut task,
             ..
         } = self;
-        drop((stdin, news));
+        drop((stdin, events));
         if tokio::time::timeout(GRACE, &mut task).await.is_err() {
             kill.notify_one();
             if tokio::time::timeout(KILLED, &mut task).await.is_err() {
@@ -151,12 +151,12 @@ impl DemoChild {
     }
 }
 
-/// Kills every child on the way out of a panic, and waits for its end.
+/// Kills every child after a panic, and waits until they are gone.
 pub(crate) fn end_at_once() {
     running::kill_all(KILLED);
 }
 
-/// Passes on what the child says until it is gone, which `kill` brings about.
+/// Forwards the events of the child until it is gone. `kill` makes it kill the child.
 async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<DemoEvent>, kill: Arc<Notify>) {
     if let Some(pid) = child.id() {
         let _ = sender.send(DemoEvent::Spawned { pid }).await;
@@ -165,25 +165,25 @@ async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<Demo
         .stderr
         .take()
         .map(|stderr| tokio::spawn(lines::tail(stderr, COMPLAINT, sender.clone())));
-    let silenced = tokio::select! {
-        () = pass_on(stdout, &sender) => false,
+    let killed = tokio::select! {
+        () = forward(stdout, &sender) => false,
         () = kill.notified() => true,
     };
-    if !silenced {
+    if !killed {
         tokio::select! {
             _ = child.wait() => {}
             () = kill.notified() => {}
         }
     }
-    // Does nothing to a child that has been waited for.
+    // This has no effect on a child that has been waited for.
     let _ = child.start_kill();
     let how = match child.wait().await {
         Ok(status) => translate::exit(status),
         Err(error) => format!("waiting for it failed: {error}"),
     };
     let complaint = match complaints {
-        // A process of its own that it left behind may hold the pipe open.
-        Some(task) => match tokio::time::timeout(LAST_WORDS, task).await {
+        // A process that the child left behind may hold the pipe open.
+        Some(task) => match tokio::time::timeout(STDERR_GRACE, task).await {
             Ok(said) => said.unwrap_or_default(),
             Err(_) => String::new(),
         },
@@ -197,17 +197,16 @@ async fn listen(mut child: Child, stdout: ChildStdout, sender: mpsc::Sender<Demo
     let _ = sender.send(DemoEvent::Exited(how)).await;
 }
 
-/// Passes on the lines of the child until they end, or nobody listens any more: with its output closed the child ends
-/// as well.
-async fn pass_on(stdout: ChildStdout, sender: &mpsc::Sender<DemoEvent>) {
+/// Forwards the lines of the child until they end or the receiver is gone. The child ends once its stdout is closed.
+async fn forward(stdout: ChildStdout, sender: &mpsc::Sender<DemoEvent>) {
     let mut lines = Lines::new(stdout);
     while let Some(line) = lines.next().await {
-        let news = match line {
+        let event = match line {
             Ok(line) => translate::line(&line),
             Err(error) => Some(DemoEvent::Failed(error)),
         };
-        if let Some(news) = news
-            && sender.send(news).await.is_err()
+        if let Some(event) = event
+            && sender.send(event).await.is_err()
         {
             return;
         }

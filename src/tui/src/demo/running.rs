@@ -1,6 +1,6 @@
-//! The children that run, where a panic finds them: on that way out the main loop cannot end them.
+//! The running children, for the panic hook: the main loop cannot end them after a panic.
 //!
-//! They are known by pidfd, which never means another process.
+//! They are identified by pidfd, which never refers to another process.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ fn lock() -> MutexGuard<'static, Vec<(u32, OwnedFd)>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a child of ours that has not been waited for. Where there are no pidfds (Linux before 5.3) it stays unknown: it
-/// ends with us all the same, when its input does.
+/// Adds a child that has not been waited for. Without pidfds (Linux before 5.3) it is not added; it still ends when its stdin is
+/// closed.
 pub(super) fn add(pid: u32) {
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(Ok(fd)) = id.map(|id| pidfd_open(id, PidfdFlags::empty())) {
@@ -24,23 +24,23 @@ pub(super) fn add(pid: u32) {
     }
 }
 
-/// Forgets a child that was waited for.
+/// Removes a child that was waited for.
 pub(super) fn forget(pid: u32) {
     lock().retain(|known| known.0 != pid);
 }
 
-/// Lets a child that was stopped go on.
-pub(super) fn go_on(pid: u32) {
+/// Resumes a child that was stopped.
+pub(super) fn resume(pid: u32) {
     for (_, fd) in lock().iter().filter(|known| known.0 == pid) {
-        // One that has just ended needs no signal.
+        // This fails if it has just ended, which is fine.
         let _ = pidfd_send_signal(fd, Signal::CONT);
     }
 }
 
-/// Kills every child and waits for each, so that none is left as a zombie where nobody else would wait for it. Takes no
-/// longer than `limit`: a process can be stuck in a driver.
+/// Kills every child and waits for each, so that no zombie is left. Takes no longer than `limit`, since a process can be stuck in
+/// the driver.
 pub(super) fn kill_all(limit: Duration) {
-    // A panic may have come from anywhere.
+    // The panic may have occurred while the lock was held.
     let Ok(mut running) = RUNNING.try_lock() else { return };
     let deadline = Instant::now() + limit;
     for (_, fd) in running.iter() {

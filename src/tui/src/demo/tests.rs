@@ -9,7 +9,7 @@ use crate::event::{Effect, Event, Key};
 use crate::model::Model;
 use crate::update::update;
 
-/// One at a time: a panic ends every child there is.
+/// Serializes the tests, since one of them kills every child.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
@@ -27,7 +27,7 @@ pub(super) fn shell(script: &str) -> DemoChild {
     DemoChild::start(command).unwrap()
 }
 
-/// Whether anything of a process is left, be it a zombie.
+/// Checks whether a process exists, even as a zombie.
 pub(super) fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
@@ -44,18 +44,18 @@ fn arguments_of_one_demo_are_not_given_to_another() {
     assert_eq!(of("another"), ["--budget", "1G"]);
 }
 
-/// A child whose name this program has never heard: what it says of itself is all that its keys depend on.
+/// The keys of a demo depend only on what it reports, not on its name.
 #[test]
-fn a_demo_that_nobody_knows_is_steered_by_the_kind_that_it_says() {
+fn unknown_demo_is_steered_by_its_reported_kind() {
     let says = |kind: &str| {
         let start = r#"{"schema":"gpumem-demo/1","demo":"zebra","type":"start","steps":0,"kind":"KIND"}"#;
         let step = r#"{"schema":"gpumem-demo/1","demo":"zebra","type":"step","step":1,"title":"one"}"#;
-        // It answers what it hears.
+        // It answers each line.
         let heard = r#"{"schema":"gpumem-demo/1","demo":"zebra","type":"notice","message":"heard %s"}"#;
         let start = start.replace("KIND", kind);
         format!("echo '{start}'; echo '{step}'; while read line; do printf '{heard}\\n' \"$line\"; done")
     };
-    for (kind, told) in [
+    for (kind, command) in [
         ("stepped", Some("next")),
         ("paced", Some("pause")),
         ("looping", None),
@@ -69,18 +69,22 @@ fn a_demo_that_nobody_knows_is_steered_by_the_kind_that_it_says() {
                 ..crate::model::Demo::default()
             });
             for _ in ["spawned", "start", "step"] {
-                let news = child.next().await;
-                update(&mut model, 0, Event::Demo(news));
+                let event = child.next().await;
+                update(&mut model, 0, Event::Demo(event));
             }
             update(&mut model, 0, Event::Key(Key::Char('7')));
             let effects = update(&mut model, 0, Event::Key(Key::Char(' ')));
             let line = effects.into_iter().find_map(|effect| match effect {
-                Effect::TellDemo(line) => Some(line),
+                Effect::SendToDemo(line) => Some(line),
                 _ => None,
             });
-            assert_eq!((line.as_deref(), model.paused()), (told, told.is_none()), "{kind}");
+            assert_eq!(
+                (line.as_deref(), model.paused()),
+                (command, command.is_none()),
+                "{kind}"
+            );
             if let Some(line) = line {
-                child.tell(&line).await;
+                child.send(&line).await;
                 assert_eq!(child.next().await, DemoEvent::Notice(format!("heard {line}")));
             }
             child.stop().await;
@@ -89,7 +93,7 @@ fn a_demo_that_nobody_knows_is_steered_by_the_kind_that_it_says() {
 }
 
 #[test]
-fn a_child_that_listens_ends_at_the_end_of_its_input() {
+fn child_that_reads_its_input_ends_with_it() {
     run(async {
         let child = shell("cat");
         let (pid, begin) = (child.pid, Instant::now());
@@ -100,9 +104,9 @@ fn a_child_that_listens_ends_at_the_end_of_its_input() {
 }
 
 #[test]
-fn a_child_that_listens_to_nothing_is_killed_and_nothing_is_left_of_it() {
+fn child_that_ignores_its_input_is_killed() {
     run(async {
-        // It reads nothing, keeps its output open and does not end by any signal but one.
+        // It reads nothing, keeps its output open and ends only by SIGKILL.
         let mut child = shell("trap '' TERM HUP INT; echo; while :; do sleep 60; done");
         let (pid, begin) = (child.pid, Instant::now());
         assert!(matches!(child.next().await, DemoEvent::Spawned { .. }));
@@ -113,9 +117,9 @@ fn a_child_that_listens_to_nothing_is_killed_and_nothing_is_left_of_it() {
     });
 }
 
-/// On its way out a panic has no runtime to wait with.
+/// The panic hook has no runtime to wait with.
 #[test]
-fn a_panic_leaves_no_child_behind() {
+fn panic_leaves_no_child_behind() {
     run(async {
         let child = shell("exec sleep 60");
         let pid = child.pid;
@@ -126,21 +130,21 @@ fn a_panic_leaves_no_child_behind() {
 }
 
 #[test]
-fn a_child_that_was_stopped_goes_on() {
+fn stopped_child_is_resumed() {
     run(async {
         let mut child = shell("echo '{}'; kill -STOP $$; echo '{}'; cat");
         let stopped = |pid: u32| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
         };
-        // It is started, and what it says is no line of a demo.
+        // It was started, and its first line is not one of a demo.
         for _ in 0..2 {
             child.next().await;
         }
         while !stopped(child.pid) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        child.go_on();
+        child.resume();
         assert!(matches!(child.next().await, DemoEvent::Failed(_)), "its second line");
         child.stop().await;
     });

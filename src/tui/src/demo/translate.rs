@@ -1,4 +1,4 @@
-//! What the child says, in the model's words, with everything cleaned that will reach the terminal.
+//! Translates the child's output into the model's types, and cleans all text that will reach the terminal.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -9,7 +9,7 @@ use gpumem_text::clean;
 use crate::event::DemoEvent;
 use crate::model::{Choice, Demo, DemoKind, DemoOom, DemoOutcome, DemoStats, DemoStep};
 
-/// One line. `None` for an empty one.
+/// Translates a line. Returns `None` for an empty one.
 pub(super) fn line(text: &str) -> Option<DemoEvent> {
     if text.trim().is_empty() {
         return None;
@@ -51,13 +51,14 @@ fn started(start: &Start) -> Demo {
         budget: start.budget,
         total_steps: start.steps,
         kind: Some(kind(start)),
-        // Where it could not be made, a complaint says why, before or after this.
+        // If the channel could not be created, a complaint gives the reason, before or after this line.
         unpublished: start.channel.is_none().then(|| "it is told publish:off".to_owned()),
         ..Demo::default()
     }
 }
 
-/// A demo that does not say its kind is taken for a stepped one where it has a number of steps, so that no demo waits in vain.
+/// Returns the kind of a demo. One that does not report its kind is stepped if it has a number of steps, so that no demo waits
+/// forever.
 fn kind(start: &Start) -> DemoKind {
     match (start.kind, start.steps) {
         (Some(Kind::Stepped), _) | (None, 1..) => DemoKind::Stepped,
@@ -109,13 +110,13 @@ fn outcome(result: &Outcome) -> DemoOutcome {
     }
 }
 
-/// A complaint that is worth saying while the child goes on: the allocator's, where it has no channel.
+/// Translates a complaint that is reported while the child runs: the allocator's reason for having no channel.
 pub(super) fn complaint(line: &str) -> Option<DemoEvent> {
     let why = line.strip_prefix("gpumem: not publishing: ")?;
     Some(DemoEvent::Unpublished(why.to_owned()))
 }
 
-/// How a process ended, in words.
+/// Describes how a process ended.
 pub(super) fn exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with exit code {code}"),
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_carried_over_and_cleaned() {
+    fn step_is_translated_and_cleaned() {
         let step = Step {
             step: 3,
             title: "free \x1b[2J every other".into(),
@@ -151,9 +152,9 @@ mod tests {
         assert!(choices.is_empty());
     }
 
-    /// A new demo needs no line here; an old one's lines are read, and what is no kind is as if it were not there.
+    /// New demos need no change here. A kind that is missing or not known is ignored.
     #[test]
-    fn a_demo_of_any_name_says_its_kind() {
+    fn demo_of_any_name_reports_its_kind() {
         use DemoKind::{Looping, Paced, Stepped};
         for (fields, expected) in [
             (r#""kind":"stepped","steps":0"#, Stepped),
@@ -165,7 +166,7 @@ mod tests {
             (r#""kind":"\u001b[2Jodd","steps":0"#, Looping),
             (r#""kind":{"stepped":[1]},"steps":6"#, Stepped),
         ] {
-            let text = format!(r#"{{"schema":"{SCHEMA}","demo":"nobody knows it","type":"start",{fields}}}"#);
+            let text = format!(r#"{{"schema":"{SCHEMA}","demo":"unknown","type":"start",{fields}}}"#);
             let Some(DemoEvent::Start(demo)) = line(&text) else {
                 panic!("{text}")
             };
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_fails_the_demo_with_a_reason() {
+    fn unknown_output_fails_the_demo_with_a_reason() {
         for text in [
             "{}",
             "hello",
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_in_words() {
+    fn exit_status_is_described() {
         assert_eq!(exit(ExitStatus::from_raw(9)), "it was killed by signal 9");
         assert_eq!(exit(ExitStatus::from_raw(3 << 8)), "it ended with exit code 3");
     }

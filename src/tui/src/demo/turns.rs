@@ -1,30 +1,30 @@
-//! One demo at a time: the next one starts when nothing is left of the last, and of several that were wanted meanwhile
-//! the latest does.
+//! Runs one demo at a time. The next one starts when the last one is gone; if several were requested meanwhile, only the latest one
+//! starts.
 
 use tokio::task::JoinHandle;
 
 use super::{DemoChild, DemoOptions};
 use crate::event::DemoEvent;
 
-/// The demo that runs, or the one before it on its way out.
+/// The running demo, or the previous one while it ends.
 #[derive(Debug)]
 pub(crate) struct Demos {
     options: DemoOptions,
     child: Option<DemoChild>,
-    /// The last child's end. Only without a child.
+    /// The task that ends the last child. `Some` only while `child` is `None`.
     ending: Option<JoinHandle<()>>,
-    next: Option<Wanted>,
+    next: Option<Requested>,
 }
 
-/// A demo that has not started.
+/// A demo that was requested and has not started.
 #[derive(Debug)]
-struct Wanted {
+struct Requested {
     name: String,
     simulated: bool,
 }
 
 impl Demos {
-    /// None yet. Each is started with these options.
+    /// Creates the runner. Each demo is started with these options.
     pub(crate) fn new(options: DemoOptions) -> Demos {
         Demos {
             options,
@@ -34,13 +34,13 @@ impl Demos {
         }
     }
 
-    /// Ends the demo that runs, and has this one started by [`Demos::next`] once that is gone.
+    /// Ends the running demo. [`Demos::next`] starts the new one once that is gone.
     pub(crate) fn start(&mut self, name: String, simulated: bool) {
         self.stop();
-        self.next = Some(Wanted { name, simulated });
+        self.next = Some(Requested { name, simulated });
     }
 
-    /// Lets the demo go in the background; what it still says is nobody's news.
+    /// Ends the demo in the background. Its further events are dropped.
     pub(crate) fn stop(&mut self) {
         self.next = None;
         if let Some(child) = self.child.take() {
@@ -48,23 +48,23 @@ impl Demos {
         }
     }
 
-    /// Sends the demo that runs a line.
-    pub(crate) async fn tell(&mut self, line: &str) {
+    /// Sends a line to the running demo.
+    pub(crate) async fn send(&mut self, line: &str) {
         if let Some(child) = &mut self.child {
-            child.tell(line).await;
+            child.send(line).await;
         }
     }
 
-    /// Lets the demo go on if it was stopped.
-    pub(crate) fn go_on(&self) {
-        self.child.iter().for_each(DemoChild::go_on);
+    /// Resumes the demo if it was stopped.
+    pub(crate) fn resume(&self) {
+        self.child.iter().for_each(DemoChild::resume);
     }
 
-    /// The next thing that the demo says or does. Starts the one that is wanted, so it is called on the main thread. Cancelling
-    /// the future loses nothing.
+    /// Waits for the next event of the demo. Starts a requested one, so it must be called on the main thread. Cancelling the future
+    /// loses nothing.
     pub(crate) async fn next(&mut self) -> DemoEvent {
         self.gone().await;
-        if let Some(Wanted { name, simulated }) = self.next.take() {
+        if let Some(Requested { name, simulated }) = self.next.take() {
             match DemoChild::spawn(&name, simulated, &self.options) {
                 Ok(child) => self.child = Some(child),
                 Err(error) => return DemoEvent::Failed(format!("{name} could not be started: {error}")),
@@ -73,14 +73,14 @@ impl Demos {
         let Some(child) = &mut self.child else {
             return std::future::pending().await;
         };
-        let news = child.next().await;
-        if matches!(news, DemoEvent::Exited(_)) {
+        let event = child.next().await;
+        if matches!(event, DemoEvent::Exited(_)) {
             self.child = None;
         }
-        news
+        event
     }
 
-    /// Waits until nothing is left of any demo, having ended the one that runs.
+    /// Ends the running demo and waits until no demo is left.
     pub(crate) async fn end(&mut self) {
         self.stop();
         self.gone().await;
@@ -88,7 +88,7 @@ impl Demos {
 
     async fn gone(&mut self) {
         if let Some(ending) = &mut self.ending {
-            // It fails only where the runtime is going, and the child with it.
+            // It fails only if the runtime shuts down, which ends the child, too.
             let _ = ending.await;
             self.ending = None;
         }
@@ -104,7 +104,7 @@ mod tests {
     use crate::demo::GRACE;
     use crate::demo::tests::{is_there, run, shell};
 
-    /// Waits for nothing but what is there to be done now.
+    /// Returns the next event if it comes within a moment.
     async fn for_a_moment(demos: &mut Demos) -> Option<DemoEvent> {
         tokio::time::timeout(Duration::from_millis(200), demos.next())
             .await
@@ -112,10 +112,10 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_waits_for_the_end_of_the_last_and_the_latest_wish_wins() {
+    fn latest_requested_demo_starts_after_the_last_ends() {
         run(async {
             let mut demos = Demos::new(DemoOptions::default());
-            // Nothing but a second's patience ends it.
+            // It ends only when it is killed after the grace period.
             let last = shell("trap '' TERM HUP INT; echo; while :; do sleep 60; done");
             let pid = last.pid;
             demos.child = Some(last);
@@ -125,7 +125,7 @@ mod tests {
             let began = Instant::now();
             assert_eq!(for_a_moment(&mut demos).await, None, "the last one is still there");
             assert!(is_there(pid) && demos.child.is_none());
-            // The test's program is no dashboard: what it is started with is no news of a demo, and it ends.
+            // The executable is the test program here, which does not know these arguments and ends.
             assert!(matches!(demos.next().await, DemoEvent::Spawned { .. }));
             assert!(!is_there(pid) && began.elapsed() > GRACE / 2);
             assert!(demos.next.is_none() && demos.ending.is_none());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_was_taken_back_starts_nothing() {
+    fn cancelled_request_starts_nothing() {
         run(async {
             let mut demos = Demos::new(DemoOptions::default());
             let last = shell("cat");

@@ -1,9 +1,9 @@
-//! Keys and mouse from the terminal.
+//! Reads keys and the mouse from the terminal.
 //!
-//! Reads the terminal itself rather than through crossterm's event reader. That reader spins for ever on a terminal that is gone, as a
-//! dropped connection leaves it ([crossterm#793](https://github.com/crossterm-rs/crossterm/issues/793); its
-//! [PR 1067](https://github.com/crossterm-rs/crossterm/pull/1067) is open), and takes a sequence that came in two parts for keys
-//! ([crossterm#993](https://github.com/crossterm-rs/crossterm/issues/993)).
+//! This replaces crossterm's event reader, which spins forever on a terminal that is gone, as after a dropped connection
+//! ([crossterm#793](https://github.com/crossterm-rs/crossterm/issues/793); its
+//! [PR 1067](https://github.com/crossterm-rs/crossterm/pull/1067) is open), and takes an escape sequence that arrives in two parts
+//! for keys ([crossterm#993](https://github.com/crossterm-rs/crossterm/issues/993)).
 
 mod parse;
 
@@ -20,11 +20,11 @@ use crate::terminal::watch;
 
 use parse::Parser;
 
-/// The terminal's reading end.
+/// The input of the terminal.
 pub(crate) struct Input {
     tty: AsyncFd<BorrowedFd<'static>>,
     parser: Parser,
-    /// When a sequence that has begun is given up. Kept here, for callers cancel and call again all the time.
+    /// When an incomplete sequence is given up. Kept here because callers cancel [`Input::next`] and call it again.
     give_up_at: Option<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Input {
     /// Reads keys from `tty`. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// When it cannot be polled.
     pub(crate) fn new(tty: BorrowedFd<'static>) -> io::Result<Input> {
         Ok(Input {
             tty: watch(tty, Interest::READABLE)?,
@@ -41,7 +41,7 @@ impl Input {
         })
     }
 
-    /// The next events, at least one. `Ok(None)` when the terminal is gone. Cancelling the future loses nothing.
+    /// Waits for events and returns at least one. `Ok(None)` if the terminal is gone. Cancelling the future loses nothing.
     ///
     /// # Errors
     /// When waiting fails.
@@ -60,7 +60,7 @@ impl Input {
                     }
                 },
             };
-            // The terminal is in blocking mode, which others share: read only what is known to be there.
+            // The terminal is in blocking mode, which is shared with other processes, so read only if there is input.
             if !readable(self.tty.get_ref())? {
                 ready.clear_ready();
                 continue;

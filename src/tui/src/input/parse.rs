@@ -1,50 +1,50 @@
-//! Bytes of a terminal to keys: UTF-8, control characters, CSI and SS3 sequences, SGR mouse, bracketed paste. Older
-//! mouse reports are passed over.
+//! Parses the bytes of a terminal: UTF-8, control characters, CSI and SS3 sequences, SGR mouse reports and bracketed paste. Older
+//! mouse reports are ignored.
 
 use std::time::Duration;
 
 use crate::event::{Event, Key, Mouse, MouseAction};
 
-/// Longest sequence that is waited for; what is longer is no key.
+/// Most bytes of an incomplete sequence; a longer one is dropped.
 const MAX_SEQUENCE: usize = 64;
-/// Longest paste that is kept; the rest of it is dropped.
+/// Most bytes of a paste; the rest is dropped.
 const MAX_PASTE: usize = 4096;
 const PASTE_END: &[u8] = b"\x1b[201~";
-/// How an X10 mouse report begins; three bytes follow, for the button, the column and the line.
+/// The beginning of an X10 mouse report. Three bytes follow: button, column and line.
 const X10: &[u8] = b"\x1b[M";
-/// How many bytes it has.
+/// Bytes of a whole X10 report.
 const X10_LEN: usize = X10.len() + 3;
-/// How long a sequence may take to arrive in full. Escape alone is known to be a key only after that time.
+/// How long a sequence may take to arrive. After that time, Escape alone is a key.
 const PATIENCE: Duration = Duration::from_millis(40);
-/// The same for an X10 report. No key begins like one, so nobody waits for this; and its last bytes look like keys.
+/// The same for an X10 report. No key begins like one, so this delays no key, and its last bytes must not be taken for keys.
 const X10_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes that are not a whole key yet.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     bytes: Vec<u8>,
-    /// Text of a paste under way.
+    /// Text of an incomplete paste.
     paste: Option<Vec<u8>>,
 }
 
-/// What the first bytes are.
+/// What the first bytes were parsed as.
 enum Found {
-    /// So many bytes are this (or nothing we know).
+    /// This many bytes are an event, or something unknown.
     Whole(usize, Option<Event>),
-    /// A paste begins after so many bytes.
+    /// A paste begins after this many bytes.
     PasteBegins(usize),
     /// More bytes are needed.
     Partial,
 }
 
 impl Parser {
-    /// Takes bytes; the events they complete.
+    /// Adds bytes and returns the events that they complete.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.bytes.extend_from_slice(bytes);
         let mut events = Vec::new();
         while !self.bytes.is_empty() {
             if self.paste.is_some() {
-                match self.paste_on() {
+                match self.continue_paste() {
                     Some(event) => events.push(event),
                     None => break,
                 }
@@ -66,7 +66,7 @@ impl Parser {
         events
     }
 
-    /// How long the rest of a sequence that has begun is waited for; `None` where none has.
+    /// Returns how long to wait for the rest of an incomplete sequence; `None` if there is none.
     pub(super) fn patience(&self) -> Option<Duration> {
         let incomplete = !self.bytes.is_empty() && self.paste.is_none();
         let patience = if self.bytes.starts_with(X10) {
@@ -77,18 +77,18 @@ impl Parser {
         incomplete.then_some(patience)
     }
 
-    /// No more bytes came in time: a lone escape is the key, anything else is dropped.
+    /// Drops an incomplete sequence. A lone escape becomes a key.
     pub(super) fn give_up(&mut self) -> Option<Event> {
         let escape = self.bytes == b"\x1b";
         self.bytes.clear();
         escape.then_some(Event::Key(Key::Esc))
     }
 
-    /// Takes pasted bytes; the paste, once it ends.
-    fn paste_on(&mut self) -> Option<Event> {
+    /// Adds pasted bytes, and returns the paste once it is complete.
+    fn continue_paste(&mut self) -> Option<Event> {
         let text = self.paste.as_mut()?;
         let end = self.bytes.windows(PASTE_END.len()).position(|w| w == PASTE_END);
-        // Without the end in sight, its first bytes may be the last ones here.
+        // The last bytes may be the beginning of the end sequence.
         let len = end.unwrap_or(self.bytes.len().saturating_sub(PASTE_END.len() - 1));
         let room = MAX_PASTE.saturating_sub(text.len());
         text.extend(self.bytes.drain(..len).take(room));
@@ -105,17 +105,17 @@ fn first(bytes: &[u8]) -> Found {
         _ if bytes.starts_with(X10) => x10(bytes),
         [0x1b, b'[', ..] => csi(bytes),
         [0x1b, b'O'] => Found::Partial,
-        // The keypad's.
+        // Enter of the keypad.
         [0x1b, b'O', b'M', ..] => Found::Whole(3, Some(Event::Key(Key::Enter))),
         [0x1b, b'O', letter, ..] => Found::Whole(3, letter_key(*letter).map(Event::Key)),
-        // Escape and another key at once: two keys, not Alt, which nothing here is bound to.
+        // Escape followed by another key is two keys, not Alt: no key with Alt is bound.
         [0x1b, ..] => Found::Whole(1, Some(Event::Key(Key::Esc))),
         [byte, ..] if *byte < 0x20 || *byte == 0x7f => Found::Whole(1, control(*byte).map(Event::Key)),
         _ => character(bytes),
     }
 }
 
-/// The mouse as a terminal tells of it that does not know SGR reports: past column 223 it cannot say where.
+/// A mouse report of a terminal without SGR reports. It cannot report columns beyond 223, so it is ignored.
 fn x10(bytes: &[u8]) -> Found {
     if bytes.len() < X10_LEN {
         Found::Partial
@@ -160,7 +160,7 @@ fn csi(bytes: &[u8]) -> Found {
     let end = bytes[2 + len];
     let whole = 2 + len + 1;
     if !(0x40..0x7f).contains(&end) {
-        // A new sequence or a control character cuts this one off.
+        // A control character or a new sequence ends this one early.
         return Found::Whole(2 + len, None);
     }
     if end == b'~' && parameters == b"200" {

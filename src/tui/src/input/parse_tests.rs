@@ -9,7 +9,7 @@ fn keys(bytes: &[u8]) -> Vec<Key> {
 }
 
 #[test]
-fn what_terminals_send_for_each_key() {
+fn sequences_of_each_key_are_recognized() {
     let cases: &[(&[u8], Key)] = &[
         (b"q", Key::Char('q')),
         (b"?", Key::Char('?')),
@@ -37,7 +37,7 @@ fn what_terminals_send_for_each_key() {
     ];
     for (bytes, key) in cases {
         assert_eq!(keys(bytes), [*key], "{:?}", String::from_utf8_lossy(bytes));
-        // Byte by byte, as over a slow line, it is the same key.
+        // The same key arrives byte by byte over a slow line.
         let mut parser = Parser::default();
         let slow: Vec<Event> = bytes.iter().flat_map(|b| parser.feed(&[*b])).collect();
         assert!(
@@ -49,7 +49,7 @@ fn what_terminals_send_for_each_key() {
 }
 
 #[test]
-fn a_lone_escape_is_a_key_only_when_nothing_follows() {
+fn lone_escape_is_a_key_only_if_nothing_follows() {
     let mut parser = Parser::default();
     assert!(parser.feed(b"\x1b").is_empty());
     assert_eq!(parser.patience(), Some(PATIENCE));
@@ -68,7 +68,7 @@ fn several_keys_in_one_read_keep_their_order() {
 }
 
 #[test]
-fn mouse_buttons_wheel_and_what_is_ignored() {
+fn mouse_reports_are_parsed_or_ignored() {
     let at = |bytes: &[u8]| match Parser::default().feed(bytes).as_slice() {
         [Event::Mouse(m)] => Some((m.action, m.x, m.y)),
         _ => None,
@@ -90,7 +90,7 @@ fn mouse_buttons_wheel_and_what_is_ignored() {
 }
 
 #[test]
-fn a_paste_is_one_event_however_it_arrives() {
+fn paste_is_one_event_however_it_arrives() {
     let bytes = b"\x1b[200~qq\x1b[Ak\x1b[201~x";
     for chunk in 1..bytes.len() {
         let mut parser = Parser::default();
@@ -121,9 +121,9 @@ fn noise_never_panics_and_leaves_no_backlog() {
     }
 }
 
-/// Of terminals that do not know the reports we ask for.
+/// Terminals without SGR reports send these.
 #[test]
-fn older_mouse_reports_are_no_keys() {
+fn older_mouse_reports_are_ignored() {
     let reports: [&[u8]; 5] = [
         b"\x1b[M !!",
         b"\x1b[M\x20\x0d\x0d",

@@ -129,10 +129,7 @@ pub(crate) static VIEWS: [ViewRow; 5] = [
         bindings: &[
             Binding::new(&[LEFT, RIGHT, UP, DOWN, PAGE_UP, PAGE_DOWN, FIRST, LAST])
                 .footer("←↑↓→", |model| model.managed_selected().map(|_| "move"))
-                .help(
-                    "arrows, PgUp PgDn",
-                    "the cursor of the map; choose a process of the list",
-                ),
+                .help("← → ↑ ↓, PgUp PgDn", "move in the map or the list (Home End: its ends)"),
             Binding::new(&[(Key::Enter, Action::Enter)])
                 .footer("Enter", |model| match model.managed_selected() {
                     Some(_) => None,

@@ -1,4 +1,4 @@
-//! The report for programs. `JSON.md` beside this crate's sources documents it field by field.
+//! The JSON report. `JSON.md` beside this crate's sources documents its fields.
 //!
 //! Rules of schema `gpumem/1`: sizes are bytes, shares are 0 to 1. A figure that is not available is `null`, and
 //! `unavailable` of the same object says why. Fields are only ever added; a change of meaning changes the schema.
@@ -20,10 +20,10 @@ use crate::source;
 /// Name and version of the format.
 pub(crate) const SCHEMA: &str = "gpumem/1";
 
-/// The document, in one line without its end.
+/// Formats the document as one line, without the newline.
 ///
 /// # Errors
-/// When it cannot be written as JSON, which would be a bug.
+/// When it cannot be written as JSON, which is a bug.
 pub(crate) fn document(model: &Model) -> Result<String, serde_json::Error> {
     let world = model.world();
     let mut sources = BTreeMap::new();
@@ -67,7 +67,7 @@ fn unix_ms(model: &Model, at: Nanos) -> u64 {
     u64::try_from(nanos / 1_000_000).unwrap_or(0)
 }
 
-/// The figure, noting the reason when there is none.
+/// Returns the figure. If there is none, adds the reason to `reasons`.
 fn figure<T: Clone>(field: &'static str, reading: &Reading<T>, reasons: &mut Reasons) -> Option<T> {
     if let Some(why) = reading.reason() {
         reasons.insert(field, why);
@@ -82,7 +82,7 @@ fn device<'a>(device: &'a Device, all: &'a [Device], labels: &Labels<'a>) -> Jso
         why.insert("state", text.to_owned());
     }
     if device.name.is_empty() {
-        why.insert("name", "it was not told".into());
+        why.insert("name", "it was not reported".into());
     }
     let percent = |n: u32| f64::from(n) / 100.0;
     let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
@@ -151,7 +151,7 @@ fn memory(device: &Device, parts: Partition) -> JsonMemory {
     }
 }
 
-/// Why a memory's other fields are null.
+/// Returns why the fields of the other source are null.
 fn only_of(driver: bool) -> &'static str {
     match driver {
         true => "the driver counts everything: see other and free",
@@ -159,15 +159,15 @@ fn only_of(driver: bool) -> &'static str {
     }
 }
 
-/// Why nothing is said of what the host's programs use.
+/// Returns why it is not known what the host's programs use.
 fn host_unknown(shared: bool) -> &'static str {
     match shared {
         true => "NVML does not count all processes of the GPU: what the host's programs use is part of other",
-        false => "the device has memory of its own",
+        false => "the device has its own memory",
     }
 }
 
-/// A MIG device in the few figures of its GPU's list, if it is one of that GPU.
+/// Returns the entry of a MIG device in the list of its GPU; `None` if it belongs to another GPU.
 fn mig(part: &Device, gpu: DeviceKey) -> Option<JsonMig<'_>> {
     let of = part.part_of.as_ref().filter(|of| of.gpu == gpu)?;
     let mut why = Reasons::new();
@@ -181,12 +181,12 @@ fn mig(part: &Device, gpu: DeviceKey) -> Option<JsonMig<'_>> {
     if memory.is_some_and(|m| m.driver.is_none()) {
         why.insert(
             "driver_reserved",
-            "this driver does not tell it apart: it is part of used".into(),
+            "this driver does not report it: it is part of used".into(),
         );
     }
     if memory.is_some() && counted.is_none() {
         for field in ["used", "free"] {
-            why.insert(field, "the driver does not tell".into());
+            why.insert(field, "the driver does not report it".into());
         }
     }
     Some(JsonMig {
@@ -201,7 +201,7 @@ fn mig(part: &Device, gpu: DeviceKey) -> Option<JsonMig<'_>> {
     })
 }
 
-/// The labels of the document's devices. That of a black box may have ended with it.
+/// The labels of the devices in the document. The device of a black box may not be among them.
 type Labels<'a> = HashMap<DeviceKey, &'a str>;
 
 fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> JsonProcess<'a> {
@@ -240,7 +240,7 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
     if process.ended.is_none() {
         let reason = match process.state.alive() {
             true => "it has not ended",
-            false => "its black box does not tell",
+            false => "its black box does not say",
         };
         why.insert("ended_unix_ms", reason.into());
     }
@@ -263,7 +263,7 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         ended_unix_ms: process.ended.map(|ended| unix_ms(model, ended.at)),
         nvml: figure("nvml", &process.nvml, &mut why),
         managed: figure("managed", &process.managed, &mut why).map(|sums| sums.bytes),
-        managed_on_cpu: process.managed.value().map(|sums| sums.on_cpu),
+        managed_on_cpu: figure("managed_on_cpu", &process.managed, &mut why).map(|sums| sums.on_cpu),
         allocator: process.figures.as_ref().map(figures),
         unavailable: why,
     }

@@ -50,7 +50,7 @@ fn card() -> Gpu {
 }
 
 #[test]
-fn a_card_is_reported_with_units_and_reasons() {
+fn card_is_reported_with_units_and_reasons() {
     let sample = NvmlSample {
         state: NvmlState::Ready,
         gpus: vec![card()],
@@ -112,10 +112,10 @@ fn every_null_of_a_device_has_its_reason() {
     );
 }
 
-/// Whatever object says why some fields are null says it of all of them.
+/// An object that gives reasons for its nulls gives one for each.
 #[test]
 fn every_null_has_its_reason() {
-    let told = |total, reserved| {
+    let reported = |total, reserved| {
         Reading::Value(Memory {
             total,
             used: Some(60),
@@ -142,12 +142,12 @@ fn every_null_has_its_reason() {
         gpus: vec![
             gpu(
                 1,
-                told(100, Some(10)),
+                reported(100, Some(10)),
                 false,
-                vec![mig(0, told(80, Some(1))), mig(1, told(80, None))],
+                vec![mig(0, reported(80, Some(1))), mig(1, reported(80, None))],
             ),
-            gpu(2, told(100, None), true, vec![mig(0, Reading::NotSupported)]),
-            gpu(3, told(100, None), false, vec![]),
+            gpu(2, reported(100, None), true, vec![mig(0, Reading::NotSupported)]),
+            gpu(3, reported(100, None), false, vec![]),
             gpu(4, Reading::NoPermission, false, vec![]),
             Gpu {
                 name: String::new(),
@@ -157,7 +157,7 @@ fn every_null_has_its_reason() {
         ..Default::default()
     };
     let document = report(sample);
-    // These are told or not as the driver and the program like.
+    // These are optional and need no reason.
     let identity = ["uuid", "pci", "job", "rank", "part_of", "host_memory"];
     let mut todo = vec![&document];
     let mut nulls = 0;
@@ -181,7 +181,7 @@ fn every_null_has_its_reason() {
 }
 
 #[test]
-fn a_failing_library_is_told_with_what_to_do() {
+fn failing_library_is_reported_with_a_hint() {
     let state = NvmlState::Failed {
         error: "version mismatch".into(),
         hint: "reboot".into(),
@@ -198,7 +198,7 @@ fn a_failing_library_is_told_with_what_to_do() {
     assert_eq!(document["findings"][0]["severity"], "error");
 }
 
-/// A model with a program that publishes, and has a pool on each of so many devices. There is no NVML.
+/// A model without NVML, with a program that publishes and has a pool on each of `devices` devices.
 fn publishing(devices: u8) -> Model {
     let pool = PoolShare {
         name: "tenant-a".into(),
@@ -258,22 +258,22 @@ fn publishing(devices: u8) -> Model {
     model
 }
 
-/// No entry of `devices` has the name that a black box tells of its simulated device.
+/// `devices` has no entry for the simulated device of a black box.
 #[test]
-fn a_process_whose_device_is_gone_names_none() {
+fn process_whose_device_is_gone_names_none() {
     let mut model = publishing(1);
-    let told = |model: &Model| -> Value { serde_json::from_str(&document(model).unwrap()).unwrap() };
+    let reported = |model: &Model| -> Value { serde_json::from_str(&document(model).unwrap()).unwrap() };
     model.live.findings = vec![Finding {
         severity: Severity::Info,
         process: Some(model.live.processes[0].id),
         text: String::new(),
     }];
-    let before = told(&model);
+    let before = reported(&model);
     assert_eq!(before["processes"][0]["device"], "CUDA 0");
     assert_eq!(before["findings"][0]["device"], "CUDA 0");
     model.live.processes[0].device_label = "Simulated GPU".into();
     model.live.devices.clear();
-    let after = told(&model);
+    let after = reported(&model);
     let process = &after["processes"][0];
     assert_eq!(
         (&process["device"], &after["findings"][0]["device"]),
@@ -283,7 +283,7 @@ fn a_process_whose_device_is_gone_names_none() {
 }
 
 #[test]
-fn what_keeps_channels_from_being_seen_is_told_with_its_kind() {
+fn problems_with_channels_have_their_kind() {
     let mut model = Model::default();
     let problem = |file: &str, kind| Problem {
         file: file.into(),
@@ -296,14 +296,14 @@ fn what_keeps_channels_from_being_seen_is_told_with_its_kind() {
         problem("/dev/shm", ProblemKind::Overflow),
     ];
     let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
-    let told = document["unreadable_channels"].as_array().unwrap();
-    let kinds: Vec<_> = told.iter().map(|p| p["kind"].as_str().unwrap()).collect();
+    let reported = document["unreadable_channels"].as_array().unwrap();
+    let kinds: Vec<_> = reported.iter().map(|p| p["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["file", "directory", "overflow"]);
-    assert_eq!(told[2]["file"], "/dev/shm");
+    assert_eq!(reported[2]["file"], "/dev/shm");
 }
 
 #[test]
-fn pools_are_told_by_name() {
+fn pools_are_reported_by_name() {
     let mut model = publishing(1);
     let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
     let pool = json!({
@@ -320,7 +320,7 @@ fn pools_are_told_by_name() {
 }
 
 #[test]
-fn budgets_and_pools_on_several_devices_say_on_which() {
+fn budgets_and_pools_name_one_of_several_devices() {
     let text = crate::report::text(&publishing(2), u16::MAX);
     for device in 0..2 {
         let line = format!("\n  4121 on CUDA {device} pool tenant-a: 30.0 MiB reserved");
@@ -329,7 +329,7 @@ fn budgets_and_pools_on_several_devices_say_on_which() {
 }
 
 #[test]
-fn a_job_stands_for_its_command_in_text() {
+fn job_takes_the_place_of_the_command() {
     let mut model = publishing(1);
     let command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim";
     model.live.processes[0].command = command.into();
@@ -359,12 +359,12 @@ fn sentences_are_wrapped_where_lines_are_short() {
     };
     model.live.past.insert(id);
     let text = crate::report::text(&model, 60);
-    let told = "\n\nblack boxes of programs that ended: 1 (--json and the\n  dashboard's b list them)\n";
-    assert!(text.contains(told), "{text}");
+    let reported = "\n\nblack boxes of programs that ended: 1 (--json and the\n  dashboard's b list them)\n";
+    assert!(text.contains(reported), "{text}");
 }
 
 #[test]
-fn how_much_a_sentence_matters_is_said_without_colour() {
+fn severity_of_a_finding_is_a_word() {
     use crate::model::Severity;
     let mut model = publishing(1);
     let finding = |severity| crate::model::Finding {
@@ -373,16 +373,16 @@ fn how_much_a_sentence_matters_is_said_without_colour() {
         text: "it is so".into(),
     };
     model.live.findings = [Severity::Error, Severity::Warning, Severity::Info].map(finding).into();
-    let said = crate::report::text(&model, 80);
+    let text = crate::report::text(&model, 80);
     assert!(
-        said.ends_with("\n\nerror: it is so\nwarning: it is so\nnote: it is so\n"),
-        "{said}"
+        text.ends_with("\n\nerror: it is so\nwarning: it is so\nnote: it is so\n"),
+        "{text}"
     );
 }
 
-/// Names are cut first, then columns leave; where a program uses several devices that of the devices does not.
+/// Names are cut first, then columns are dropped, but not the device column if a program uses several devices.
 #[test]
-fn the_table_of_processes_fits_where_it_can() {
+fn process_table_fits_if_possible() {
     for devices in [1, 2] {
         let mut model = publishing(devices);
         for process in &mut model.live.processes {
@@ -409,9 +409,9 @@ fn the_table_of_processes_fits_where_it_can() {
     }
 }
 
-/// Letters of some scripts take two columns; the figures of their rows stand below those of the others. Where a name is cut, that is seen.
+/// Characters of some scripts take two columns. Columns stay aligned, and a cut name is marked.
 #[test]
-fn wide_letters_move_no_column_and_cut_names_say_so() {
+fn wide_characters_keep_columns_aligned() {
     use crate::wrap::width;
     let mut model = publishing(2);
     for (process, job) in model
@@ -435,7 +435,7 @@ fn wide_letters_move_no_column_and_cut_names_say_so() {
 }
 
 #[test]
-fn where_there_is_no_nvml_nothing_failed() {
+fn missing_nvml_is_not_a_failure() {
     let model = publishing(1);
     let text = crate::report::text(&model, u16::MAX);
     assert!(text.contains("no NVML") && !text.contains("failed"), "{text}");
@@ -448,25 +448,25 @@ fn where_there_is_no_nvml_nothing_failed() {
 }
 
 #[test]
-fn a_process_that_is_stopped_is_told_as_such_where_that_is_known() {
+fn stopped_process_is_reported_if_known() {
     let mut model = publishing(1);
-    let mut told = |stopped| {
+    let mut reported = |stopped| {
         model.live.processes[0].stopped = stopped;
         let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
         let process = &document["processes"][0];
         assert_eq!(process["state"], "publishing");
         (process["stopped"].clone(), process["unavailable"]["stopped"].clone())
     };
-    assert_eq!(told(Some(true)), (json!(true), Value::Null));
-    assert_eq!(told(Some(false)), (json!(false), Value::Null));
-    assert_eq!(told(None), (Value::Null, json!("the process is not visible here")));
+    assert_eq!(reported(Some(true)), (json!(true), Value::Null));
+    assert_eq!(reported(Some(false)), (json!(false), Value::Null));
+    assert_eq!(reported(None), (Value::Null, json!("the process is not visible here")));
 }
 
 #[test]
-fn a_black_box_tells_when_its_program_ended() {
+fn black_box_says_when_its_program_ended() {
     let mut model = publishing(1);
     model.setup.realtime_offset = 7_000_000_000;
-    let mut told = |ended| {
+    let mut reported = |ended| {
         model.live.processes[0].ended = ended;
         let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
         let process = &document["processes"][0];
@@ -475,17 +475,17 @@ fn a_black_box_tells_when_its_program_ended() {
             process["unavailable"]["ended_unix_ms"].clone(),
         )
     };
-    assert_eq!(told(None), (Value::Null, json!("it has not ended")));
+    assert_eq!(reported(None), (Value::Null, json!("it has not ended")));
     let ended = crate::model::Ended {
         at: 5_000_000_000,
         minutes: 0,
     };
-    assert_eq!(told(Some(ended)), (json!(12_000), Value::Null));
+    assert_eq!(reported(Some(ended)), (json!(12_000), Value::Null));
 }
 
-/// Every field that is written is documented, and by this name.
+/// Every field of the document is in `JSON.md`.
 #[test]
-fn the_documentation_names_every_field() {
+fn documentation_names_every_field() {
     let sample = NvmlSample {
         state: NvmlState::Ready,
         gpus: vec![card()],

@@ -1,5 +1,5 @@
-//! The one-shot reports: `--once` for people, `--json` for programs. Both are derived from the model that the dashboard
-//! uses, after one sample. They never simulate unless told `--device sim`.
+//! The one-shot reports: `--once` prints text, `--json` prints JSON. Both are derived from the dashboard's model after one
+//! sample. Nothing is simulated unless `--device sim` asks for it.
 
 mod json;
 mod processes;
@@ -21,13 +21,13 @@ use crate::words;
 pub(crate) use json::document;
 pub(crate) use text::text;
 
-/// How long a simulated program may take to publish something.
+/// How long a simulated program may take until its first step.
 const SIMULATE: Duration = Duration::from_secs(10);
 
-/// Samples everything once. `black_boxes` lists what programs that ended have left, too.
+/// Samples everything once. `black_boxes` also lists the black boxes of programs that ended.
 ///
 /// # Errors
-/// When a simulated device was asked for and its demo cannot be started.
+/// When a simulated device was asked for and its demo cannot be started or fails.
 pub(crate) fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result<Model> {
     let simulate = setup.only == Some(Only::Simulated);
     let mut model = Model {
@@ -48,12 +48,12 @@ pub(crate) fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io:
         };
         let mut child = DemoChild::spawn(&model.setup.without_gpu, true, &options)?;
         let mut demo = Demo::default();
-        let told = tokio::time::timeout(SIMULATE, first_step(&mut child, &mut demo)).await;
-        let told = told.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
+        let first = tokio::time::timeout(SIMULATE, first_step(&mut child, &mut demo)).await;
+        let first = first.unwrap_or_else(|_| Err("it published nothing within 10 s".into()));
         sample(&mut model);
         model.demo = Some(demo);
         child.stop().await;
-        told.map_err(|why| std::io::Error::other(format!("the simulated training run failed: {why}")))
+        first.map_err(|why| std::io::Error::other(format!("the simulated training run failed: {why}")))
     })?;
     Ok(model)
 }
@@ -70,7 +70,7 @@ async fn first_step(child: &mut DemoChild, demo: &mut Demo) -> Result<(), String
     }
 }
 
-/// Samples every source once. Each is asked for what those before it found.
+/// Samples every source once. The request to each follows from the samples before it.
 pub(crate) fn sample(model: &mut Model) {
     for mut source in source::all() {
         if source.is_wanted(&model.setup) {
@@ -80,7 +80,7 @@ pub(crate) fn sample(model: &mut Model) {
     }
 }
 
-/// Why there is nothing to report, in a sentence; `None` when there is a device.
+/// Says why there is nothing to report; `None` when there is a device.
 pub(crate) fn nothing(model: &Model) -> Option<String> {
     if !model.world().devices.is_empty() {
         return None;
@@ -88,7 +88,7 @@ pub(crate) fn nothing(model: &Model) -> Option<String> {
     Some(match (&model.inputs.nvml.state, &model.setup.only) {
         (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", words::sentence(hint)),
         (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Part(..) | Only::Uuid(_)))) => format!(
-            "no such device: {only}. There is {}, without which only programs that publish tell of devices, by UUID. Without --device \
+            "no such device: {only}. There is {}, so devices are known only from programs that publish, by UUID. Without --device \
              all are reported",
             no_library(model)
         ),
@@ -107,7 +107,7 @@ pub(crate) fn nothing(model: &Model) -> Option<String> {
                 .filter_map(|p| match p.kind {
                     ProblemKind::File => None,
                     ProblemKind::Directory => Some(format!(
-                        ". {} is refused, and nothing in it is looked at: {}",
+                        ". {} is refused, and nothing in it is read: {}",
                         p.file, p.text
                     )),
                     ProblemKind::Overflow | ProblemKind::Removed => Some(format!(". {}: {}", p.file, p.text)),
@@ -125,7 +125,7 @@ pub(crate) fn nothing(model: &Model) -> Option<String> {
     })
 }
 
-/// What is missing where NVML is.
+/// Names the missing library.
 fn no_library(model: &Model) -> String {
     match &model.setup.nvml {
         Some(file) => format!("no file {file} (GPUMEM_NVML names it)"),
@@ -133,15 +133,16 @@ fn no_library(model: &Model) -> String {
     }
 }
 
-/// Why a run that was started for this report is not seen: what the run itself says, or else what is wrong with where its channel would be.
+/// Says why the run that was started for this report is not shown: the reason that the run reported, else the first problem
+/// with a channel.
 fn nothing_simulated(model: &Model) -> String {
-    let said = model.demo.as_ref().and_then(|demo| demo.unpublished.clone());
+    let reported = model.demo.as_ref().and_then(|demo| demo.unpublished.clone());
     let found = model
         .world()
         .problems
         .first()
         .map(|p| format!("{}: {}", p.file, p.text));
-    let why = said.or(found).unwrap_or_else(|| "its channel was not found".into());
+    let why = reported.or(found).unwrap_or_else(|| "its channel was not found".into());
     format!("the simulated training run cannot be seen: {why}. `gpumem-tui doctor` says what to check")
 }
 
@@ -152,7 +153,7 @@ mod tests {
     use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
 
     #[test]
-    fn who_finds_nothing_alive_is_told_of_black_boxes() {
+    fn empty_report_mentions_black_boxes() {
         let mut model = Model::default();
         model.inputs.nvml.state = NvmlState::Missing;
         let text = nothing(&model).unwrap();
@@ -171,9 +172,9 @@ mod tests {
         );
     }
 
-    /// Somebody may well publish there.
+    /// Programs may publish there.
     #[test]
-    fn a_directory_that_was_refused_is_named_where_there_is_nothing_to_report() {
+    fn empty_report_names_a_refused_directory() {
         let mut model = Model::default();
         model.inputs.nvml.state = NvmlState::Missing;
         assert!(!nothing(&model).unwrap().contains("refused"));
@@ -184,13 +185,13 @@ mod tests {
         });
         let text = nothing(&model).unwrap();
         assert!(
-            text.contains(". /dev/shm/x is refused, and nothing in it is looked at: it belongs to another user. "),
+            text.contains(". /dev/shm/x is refused, and nothing in it is read: it belongs to another user. "),
             "{text}"
         );
     }
 
     #[test]
-    fn why_nothing_is_simulated_is_told() {
+    fn missing_simulated_device_is_explained() {
         let mut model = Model::default();
         model.setup.only = Some(Only::Simulated);
         assert!(nothing(&model).unwrap().contains("its channel was not found"));
@@ -208,9 +209,9 @@ mod tests {
         assert!(nothing(&model).unwrap().contains("cannot be seen: no room."));
     }
 
-    /// The driver's own may well be there.
+    /// The driver's own library may exist.
     #[test]
-    fn a_library_that_is_named_and_missing_is_told_by_its_name() {
+    fn missing_library_is_reported_by_its_name() {
         let mut model = Model::default();
         model.inputs.nvml.state = NvmlState::Missing;
         model.setup.nvml = Some("/opt/nvml.so".into());
@@ -224,9 +225,9 @@ mod tests {
         }
     }
 
-    /// Other devices may well have programs that publish.
+    /// Programs may publish on other devices.
     #[test]
-    fn a_device_that_is_not_there_is_not_said_to_be_all() {
+    fn missing_device_says_nothing_about_other_devices() {
         let mut model = Model::default();
         model.inputs.nvml.state = NvmlState::Missing;
         model.setup.only = Some(Only::Index(5));

@@ -9,17 +9,18 @@ use super::table::{Align, lines};
 use crate::model::{Column, Figures, JOB_OR_COMMAND, ManagedSums, Model, Process};
 use crate::wrap::{cut, width};
 
-/// Longest job or command shown, and the shortest that is better cut than a column left out.
+/// Longest job or command, in columns.
 const NAME: usize = 40;
+/// A column is dropped before names are cut shorter than this.
 const SHORT_NAME: usize = 14;
-/// What stands where a name is cut.
+/// The mark at the end of a name that was cut.
 const CUT: &str = "..";
 
-/// A column of the process table: the device's, or one of the dashboard's.
-type Told = Option<Column>;
+/// A column of the process table. `None` is the device column, which the dashboard does not have.
+type ReportColumn = Option<Column>;
 
-/// Those that leave where there is no room for all, in this order: as in the dashboard.
-const LEAVING: [Told; 5] = [
+/// Columns that are dropped when the table is too wide, in this order, as in the dashboard.
+const LEAVING: [ReportColumn; 5] = [
     Some(Column::User),
     Some(Column::LargestFree),
     Some(Column::Reserved),
@@ -27,29 +28,30 @@ const LEAVING: [Told; 5] = [
     Some(Column::Fragmentation),
 ];
 
-/// The process table in at most `room` columns, if it can be: names are cut, columns leave, and names are cut shorter.
+/// Formats the process table in at most `room` columns if possible: names are cut, then columns are dropped, then names are
+/// cut further.
 pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
     let room = usize::from(room);
     let has_managed = model
         .listed()
         .any(|p| p.managed.value().is_some_and(|sums| sums.bytes > 0));
-    let mut told: Vec<Told> = vec![None];
-    told.extend(
+    let mut columns: Vec<ReportColumn> = vec![None];
+    columns.extend(
         Column::ALL
             .map(Some)
             .into_iter()
             .filter(|c| *c != Some(Column::Managed) || has_managed),
     );
-    // Where a program uses several devices only this column tells its rows apart.
+    // If a program uses several devices, only the device column tells its rows apart.
     let mut pids = HashSet::new();
     let apart = model.listed().any(|p| !pids.insert(p.pid));
-    // A column of dashes says less than the end of the last one.
+    // A column of dashes is dropped before the names are cut further.
     let uncounted = model.listed().all(|process| driver_bytes(process) == "-");
     let leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);
     let mut leaving = leaving.chain(uncounted.then_some(Some(Column::Nvml)));
     let widest = |lines: &[String]| lines.iter().map(|line| usize::from(width(line))).max().unwrap_or(0);
     loop {
-        let lines = table_of(model, &told, NAME);
+        let lines = table_of(model, &columns, NAME);
         let over = widest(&lines).saturating_sub(room);
         if over == 0 {
             return lines;
@@ -57,36 +59,36 @@ pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
         let names: Vec<String> = model.listed().map(|process| name_of(process, NAME)).collect();
         let short = widest(&names).saturating_sub(over);
         if short >= SHORT_NAME {
-            return table_of(model, &told, short);
+            return table_of(model, &columns, short);
         }
         match leaving.next() {
-            Some(column) => told.retain(|other| *other != column),
-            None => return table_of(model, &told, short.max(JOB_OR_COMMAND.len())),
+            Some(column) => columns.retain(|other| *other != column),
+            None => return table_of(model, &columns, short.max(JOB_OR_COMMAND.len())),
         }
     }
 }
 
-fn table_of(model: &Model, told: &[Told], name: usize) -> Vec<String> {
-    let align = |column: &Told| match column {
+fn table_of(model: &Model, columns: &[ReportColumn], name: usize) -> Vec<String> {
+    let align = |column: &ReportColumn| match column {
         None | Some(Column::User | Column::Command | Column::State) => Align::Left,
         Some(_) => Align::Right,
     };
-    let title = |column: &Told| match column {
+    let title = |column: &ReportColumn| match column {
         None => "DEVICE".to_owned(),
         Some(Column::Command) if model.listed().any(|p| !p.job.is_empty()) => JOB_OR_COMMAND.to_owned(),
         Some(column) => column.title().to_owned(),
     };
-    let aligns: Vec<Align> = told.iter().map(align).collect();
-    let mut rows: Vec<Vec<String>> = vec![told.iter().map(title).collect()];
+    let aligns: Vec<Align> = columns.iter().map(align).collect();
+    let mut rows: Vec<Vec<String>> = vec![columns.iter().map(title).collect()];
     rows.extend(
         model
             .listed()
-            .map(|process| told.iter().map(|column| cell(process, *column, name)).collect()),
+            .map(|process| columns.iter().map(|column| cell(process, *column, name)).collect()),
     );
     lines(&aligns, &rows)
 }
 
-/// What NVML counts for a process, else in a word why not.
+/// Formats NVML's bytes of a process, or a word for why there are none.
 fn driver_bytes(process: &Process) -> String {
     match &process.nvml {
         Reading::Value(n) => units::bytes_short(*n),
@@ -98,7 +100,7 @@ fn driver_bytes(process: &Process) -> String {
     }
 }
 
-/// A map with holes in it gives a lower bound, or nothing.
+/// Formats the largest free block. An incomplete map gives a lower bound, or nothing.
 fn largest_free(figures: &Figures) -> String {
     match (figures.complete, figures.largest_free) {
         (true, bytes) => units::bytes_short(bytes),
@@ -112,7 +114,7 @@ fn managed(sums: &ManagedSums) -> String {
     format!("{} {share}", units::bytes_short(sums.bytes))
 }
 
-/// What a process is called, in at most so many columns.
+/// Returns the name of a process in at most `room` columns.
 fn name_of(process: &Process, room: usize) -> String {
     match process.name_in(room, CUT) {
         name if name.is_empty() => "?".to_owned(),
@@ -120,7 +122,7 @@ fn name_of(process: &Process, room: usize) -> String {
     }
 }
 
-fn cell(process: &Process, column: Told, name: usize) -> String {
+fn cell(process: &Process, column: ReportColumn, name: usize) -> String {
     let figures = process.figures.as_ref();
     let bytes =
         |of: fn(&Figures) -> u64| figures.map_or_else(|| "-".to_owned(), |figures| units::bytes_short(of(figures)));
@@ -153,9 +155,9 @@ mod tests {
     use super::*;
     use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId, ProcessState};
 
-    /// Its last column was broken by the terminal.
+    /// Otherwise the terminal would break the last column.
     #[test]
-    fn a_table_fits_where_its_longest_state_stands() {
+    fn table_with_the_longest_state_fits() {
         let mut model = Model::default();
         model.live.processes.push(Process {
             id: ProcessId {

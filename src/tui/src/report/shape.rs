@@ -1,4 +1,4 @@
-//! The fields of the JSON document, in the order in which they are written. `JSON.md` says what they mean.
+//! The fields of the JSON document, in the order in which they are written. `JSON.md` describes them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Document<'a> {
     pub(super) time_unix_ms: u64,
     pub(super) host: &'a str,
     pub(super) simulated: bool,
-    /// What sources tell of themselves, by their names.
+    /// The fields of sources, by their names.
     #[serde(flatten)]
     pub(super) sources: BTreeMap<&'static str, Box<RawValue>>,
     pub(super) devices: Vec<JsonDevice<'a>>,

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The text report.
 
 use std::fmt::Write;
 
@@ -10,7 +10,8 @@ use super::processes;
 use crate::model::{Basis, Device, DeviceKind, Model, Partition, Severity};
 use crate::wrap::{width, wrap};
 
-/// The report, ending in a line end. Lines take at most `room` columns where that can be: a table leaves out columns, sentences are broken.
+/// Formats the report, ending in a newline. Lines take at most `room` columns if possible: the table drops columns, and sentences
+/// are wrapped.
 pub(crate) fn text(model: &Model, room: u16) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -38,7 +39,7 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     if model.rows.is_empty() {
         let living = world.processes.iter().any(|p| !world.past.contains(&p.id));
         let filtered = living && !model.ui.filter.text.is_empty();
-        // Who uses a GPU need not be listed: those in other containers are not.
+        // A GPU may be used by processes that are not listed, such as those in other containers.
         let none = match (filtered, &world.nvml) {
             (true, _) => "no process passes the filter",
             (false, NvmlState::Ready) => "NVML lists no process, and none publishes",
@@ -58,10 +59,10 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
         writeln!(out)?;
         write_sentence(out, &text, room)?;
     }
-    let worth = model
+    let shown = model
         .findings()
         .filter(|f| f.severity > Severity::Info || f.process.is_none());
-    for (i, finding) in worth.enumerate() {
+    for (i, finding) in shown.enumerate() {
         let word = match finding.severity {
             Severity::Info => "note",
             Severity::Warning => "warning",
@@ -75,12 +76,12 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     Ok(())
 }
 
-/// A sentence of its own, broken where it is longer than there is room.
+/// Writes a sentence, wrapped to `room` columns.
 fn write_sentence(out: &mut String, text: &str, room: u16) -> std::fmt::Result {
     writeln!(out, "{}", wrap(text, room.saturating_sub(2).max(1)).join("\n  "))
 }
 
-/// A line of a device or process below its first, broken where it is longer than there is room.
+/// Writes an indented line of a device or process, wrapped to `room` columns.
 fn write_detail(out: &mut String, text: &str, room: u16) -> std::fmt::Result {
     match width(text).saturating_add(2) <= room {
         true => writeln!(out, "  {text}"),
@@ -96,8 +97,8 @@ fn write_device(out: &mut String, device: &Device, room: u16) -> std::fmt::Resul
     if let Some(uuid) = device.uuid_text() {
         write!(out, "  {uuid}")?;
     }
-    if let Some(said) = device.state.said() {
-        write!(out, "  {said}")?;
+    if let Some(note) = device.state.said() {
+        write!(out, "  {note}")?;
     }
     writeln!(out)?;
     match &device.memory {
@@ -109,7 +110,7 @@ fn write_device(out: &mut String, device: &Device, room: u16) -> std::fmt::Resul
         let text = format!("shared with host: {total}, {available} available, {free} free (MemAvailable, MemFree)");
         write_detail(out, &text, room)?;
     }
-    // NVML measures GPUs as a whole.
+    // NVML measures only whole GPUs.
     if device.kind == DeviceKind::Nvml && device.part_of.is_none() {
         write_detail(out, &sensors(device).join("   "), room)?;
     }
@@ -119,7 +120,7 @@ fn write_device(out: &mut String, device: &Device, room: u16) -> std::fmt::Resul
 fn write_memory(out: &mut String, device: &Device, memory: &Partition, room: u16) -> std::fmt::Result {
     let mut parts = vec![("allocated", memory.allocated), ("cached", memory.cached)];
     if memory.basis == Basis::Driver && memory.allocated + memory.cached == 0 {
-        // Nobody publishes.
+        // No program publishes.
         parts.clear();
     }
     match memory.basis {
@@ -200,7 +201,7 @@ fn sensors(device: &Device) -> Vec<String> {
     ]
 }
 
-/// A line for each budget, and for each named pool that has memory; where there are several devices, on which.
+/// Writes a line for each budget and for each named pool that has memory, with the device if there are several.
 fn write_budgets(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
     for process in model.listed() {
         let who = model.world().name_of(process);
@@ -252,9 +253,9 @@ mod tests {
         assert!(text.contains("utilization 37%   temperature: not supported"), "{text}");
     }
 
-    /// In tenths of a gigabyte a link that is little used looked idle.
+    /// In tenths of a gigabyte, a link with little traffic would look idle.
     #[test]
-    fn little_traffic_is_not_told_as_none() {
+    fn little_traffic_is_not_shown_as_none() {
         let text = of(Sensors {
             pcie_rx: Reading::Value(30_000_000),
             pcie_tx: Reading::Value(1_234_000_000),

@@ -465,7 +465,7 @@ mod tests {
         channels.search_for_removed(&[], &[pid]);
         assert!(is_reported(&channels), "not searched again so soon");
         channels.search_for_removed(&[], &[]);
-        assert!(!is_reported(&channels), "nobody lists it any more");
+        assert!(!is_reported(&channels), "NVML does not list it any more");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

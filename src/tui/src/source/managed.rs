@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 
 use gpumem_probe::{ManagedMemory, Root, Target, UvmPolicy, UvmWatch, Watching};
 
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
 use super::{Requests, Source};
 use crate::clock;
 use crate::model::{
-    Causes, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums, Nanos, Pages, Request,
-    Sample,
+    Causes, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums, Model, Nanos, Pages,
+    Request, Sample,
 };
 
 /// How often counters are read while somebody looks at them.
@@ -109,6 +112,21 @@ impl Source for Managed {
         })
     }
 
+    fn json(&self, model: &Model) -> serde_json::Result<Option<Box<RawValue>>> {
+        let policy = model.world().managed.sample.policy;
+        let known = policy.unwrap_or_default();
+        to_raw_value(&Json {
+            loaded: policy.is_some(),
+            prefetch: known.prefetch,
+            prefetch_threshold_percent: known.prefetch_threshold,
+            thrashing_detection: known.thrashing,
+            access_counter_migration: known.access_counters,
+            hmm: known.hmm_disabled.map(|off| !off),
+            ats: known.ats,
+        })
+        .map(Some)
+    }
+
     fn wait(&mut self, pace: Duration, requests: &Requests) -> bool {
         let unlike = |asked: &ManagedRequest, request: &Request| request.managed != *asked;
         if self.asked.counted.is_empty() && self.asked.causes.is_none() {
@@ -124,6 +142,18 @@ impl Source for Managed {
             self.watch.wait(left.min(NOTICE));
         }
     }
+}
+
+/// Its field in the JSON document. `JSON.md` says what they mean.
+#[derive(Serialize)]
+struct Json {
+    loaded: bool,
+    prefetch: Option<bool>,
+    prefetch_threshold_percent: Option<u64>,
+    thrashing_detection: Option<bool>,
+    access_counter_migration: Option<i64>,
+    hmm: Option<bool>,
+    ats: Option<bool>,
 }
 
 impl Managed {

@@ -1,9 +1,9 @@
-//! What the terminal can show, as far as the environment tells. Asking the terminal itself would cost a round trip
-//! before the first frame.
+//! What the terminal supports, as far as the environment says. Querying the terminal would cost a round trip before the first
+//! frame.
 
 use crate::model::Colors;
 
-/// The variables that matter, read once at start.
+/// The environment variables that are used, read once at start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     /// `NO_COLOR`.
@@ -17,7 +17,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// This process's.
+    /// Reads the environment of this process.
     pub(crate) fn read() -> Environment {
         let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         Environment {
@@ -29,7 +29,7 @@ impl Environment {
     }
 }
 
-/// How many colours to use.
+/// Returns how many colours to use.
 pub(crate) fn colors(env: &Environment) -> Colors {
     let term = env.term.as_deref().unwrap_or("dumb");
     let knows = |names: &[&str]| names.iter().any(|name| term.contains(name));
@@ -46,8 +46,7 @@ pub(crate) fn colors(env: &Environment) -> Colors {
     }
 }
 
-/// Whether the terminal shows more than ASCII. A locale that is set to something else says no; one that is not set at
-/// all says nothing, and terminals of today are UTF-8.
+/// Checks whether the terminal is UTF-8. It is assumed to be one if no locale is set.
 pub(crate) fn utf8(env: &Environment) -> bool {
     let names_utf8 = |locale: &String| {
         let locale = locale.to_ascii_lowercase();
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_locale_that_says_otherwise_turns_utf8_off() {
+    fn only_another_locale_turns_utf8_off() {
         let locale = |text: &str| Environment {
             locale: Some(text.into()),
             ..Environment::default()

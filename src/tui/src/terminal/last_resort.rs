@@ -1,6 +1,5 @@
-//! The last resort: gives the terminal back where none of our own code is left to do it. A signal that ends the program comes
-//! from anywhere (an allocation that fails aborts, somebody's timer runs out, the driver crashes), and a library that is loaded
-//! may call `exit`.
+//! The last resort: restores the terminal when the program ends outside of our own code. That is a fatal signal (an allocation
+//! that fails aborts, a timer expires, the driver crashes) or a library that calls `exit`.
 #![allow(unsafe_code)]
 
 use std::io::Write;
@@ -11,11 +10,11 @@ use std::{io, mem, ptr};
 
 use super::Taken;
 
-/// The terminal to give back; null while it is not taken. Whoever takes the pointer out gives the terminal back.
+/// The terminal to restore; null while it is not taken over. The code that swaps the pointer out has to restore it.
 static TAKEN: AtomicPtr<Taken> = AtomicPtr::new(ptr::null_mut());
 
-/// Signals that end a program which does not know them. Those that the main loop knows are not among them, nor SIGPIPE, which
-/// Rust ignores; real-time signals are.
+/// Signals that end a program that does not handle them, except those of the main loop, and SIGPIPE, which Rust ignores.
+/// Real-time signals are handled, too.
 const FATAL: [c_int; 17] = [
     libc::SIGABRT,
     libc::SIGALRM,
@@ -36,11 +35,11 @@ const FATAL: [c_int; 17] = [
     libc::SIGXFSZ,
 ];
 
-/// Where Rust tells of a stack that has overflowed: its own handlers of these, which are called after ours.
+/// Signals for which Rust has handlers, which report a stack overflow. They run after ours.
 const OF_RUST: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 static BEFORE: OnceLock<Vec<(c_int, libc::sigaction)>> = OnceLock::new();
 
-/// Has what was armed given back before a signal or a library ends the program. Call it once.
+/// Installs the handlers that restore the terminal before a signal or a library ends the program. Call it once.
 pub(super) fn install() {
     let known = OF_RUST.iter().filter_map(|&signal| Some((signal, action_of(signal)?)));
     let _ = BEFORE.set(known.collect());
@@ -50,30 +49,30 @@ pub(super) fn install() {
             handle(signal);
         }
     }
-    // SAFETY: the function takes nothing, returns nothing, and is there as long as the program is.
+    // SAFETY: the function takes no arguments, returns nothing, and exists as long as the program.
     unsafe { libc::atexit(at_exit) };
 }
 
-/// From now on this is what is to be given back.
+/// Sets the terminal to restore.
 pub(super) fn arm(taken: Taken) {
     drop(disarm());
     TAKEN.store(Box::into_raw(Box::new(taken)), Ordering::Release);
 }
 
-/// Whether there is something to give back.
+/// Checks whether there is a terminal to restore.
 pub(super) fn armed() -> bool {
     !TAKEN.load(Ordering::Acquire).is_null()
 }
 
-/// What is to be given back, which is the caller's business now; `None` where a signal has come first.
+/// Takes the terminal, which the caller has to restore. `None` if a signal was first, or nothing is armed.
 pub(super) fn disarm() -> Option<Box<Taken>> {
     let taken = TAKEN.swap(ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: the pointer is a box's, by `arm`, and whoever takes it out of the static has it alone.
+    // SAFETY: `arm` made the pointer from a box, and the swap makes this the only owner.
     (!taken.is_null()).then(|| unsafe { Box::from_raw(taken) })
 }
 
-/// Ends the program without what else is done at its end: a library that hangs while it is loaded holds up the loader, which
-/// would wait for it.
+/// Ends the program without running exit handlers. They would wait for the loader's lock, which a library that hangs while it
+/// is loaded holds.
 pub(super) fn exit_at_once(code: u8) -> ! {
     // SAFETY: it touches no memory of ours.
     unsafe { libc::_exit(c_int::from(code)) }
@@ -88,43 +87,43 @@ fn action_of(signal: c_int) -> Option<libc::sigaction> {
 }
 
 fn handle(signal: c_int) {
-    // SAFETY: the handler has the signature that SA_SIGINFO asks for, and does only what a signal's handler may. It runs on the
-    // stack that Rust has put aside, for the thread's own may be what is used up.
+    // SAFETY: the handler has the signature that SA_SIGINFO requires and is async-signal-safe. It runs on the alternate stack
+    // that Rust has set up, since the thread's own stack may have overflowed.
     unsafe {
         let mut action = mem::zeroed::<libc::sigaction>();
         action.sa_sigaction = on_signal as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
-        // SIGTTOU above all: from the background, too, the mode is to be set.
+        // Above all SIGTTOU, so that the mode can be set from the background.
         libc::sigfillset(&mut action.sa_mask);
         libc::sigaction(signal, &action, ptr::null_mut());
     }
 }
 
-/// Gives the terminal back, and has the signal do what it would have done without us.
+/// Restores the terminal, and lets the signal have its original effect.
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     let taken = TAKEN.swap(ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: as in `disarm`; but it is not freed, for the signal may have come in the middle of an allocation. What is called on
-    // it makes system calls alone.
+    // SAFETY: as in `disarm`. It is not freed, since the signal may have interrupted an allocation. The method only makes system
+    // calls.
     if let Some(taken) = unsafe { taken.as_ref() } {
-        taken.give_back();
+        taken.restore();
     }
-    // SAFETY: with SA_SIGINFO there is one.
+    // SAFETY: with SA_SIGINFO the pointer is valid.
     let failed = unsafe { (*info).si_code } > 0;
     let before = BEFORE.get().into_iter().flatten().find(|known| known.0 == signal);
     match before.filter(|_| failed) {
-        // The instruction is tried again, fails again, and Rust may have a word to say of that.
-        // SAFETY: it is the action that was the signal's before ours.
+        // The instruction runs and fails again, which calls Rust's handler.
+        // SAFETY: it is the action that the signal had before ours.
         Some((_, action)) => unsafe { libc::sigaction(signal, action, ptr::null_mut()) },
-        // Its default action is back, and is done as soon as this returns.
-        // SAFETY: a number that was a signal's a moment ago.
+        // SA_RESETHAND has restored the default action, which follows as soon as this returns.
+        // SAFETY: it is the number of a valid signal.
         None => unsafe { libc::raise(signal) },
     };
 }
 
-/// All our own ways out give the terminal back first.
+/// Reports an exit that is not our own. Our own code restores the terminal before it exits.
 extern "C" fn at_exit() {
     if super::leave() {
-        // When stderr is closed there is nobody left to tell.
+        // If stderr is closed, the message is lost.
         let _ = writeln!(
             io::stderr(),
             "gpumem-tui: a library that was loaded, such as the driver's, ended this program"

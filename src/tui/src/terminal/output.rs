@@ -1,8 +1,8 @@
-//! Frames to the terminal: one write per frame, and never a wait for a slow one.
+//! Writes frames to the terminal, with one write per frame that never blocks.
 //!
-//! A terminal behind a stalled connection stops taking bytes. A blocking write would then hold up signals and samples,
-//! so the terminal is opened a second time in non-blocking mode (the flag belongs to the open file, which stdout
-//! shares with the shell). While bytes wait, no new frame is drawn: the latest state is drawn once they are out.
+//! A terminal behind a stalled connection stops taking bytes. A blocking write would then delay signals and samples, so the
+//! terminal is opened a second time in non-blocking mode (the flag belongs to the open file description, which stdout shares with
+//! the shell). While bytes are pending, no new frame is drawn; after that the latest state is drawn.
 
 use std::cell::RefCell;
 use std::fs::OpenOptions;
@@ -17,14 +17,14 @@ use rustix::fs::OFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Terminals that know it show the bytes between these two at once; others ignore them.
+/// Begins and ends a synchronized update. Terminals that do not support it ignore the sequences.
 const BEGIN: &[u8] = b"\x1b[?2026h";
 const END: &[u8] = b"\x1b[?2026l";
 
-/// Bytes kept for the next frame.
-const KEPT: usize = 8 << 10;
+/// Capacity in bytes that buffers keep for the next frame.
+const KEPT_CAPACITY: usize = 8 << 10;
 
-/// Where a frame is collected: cloned into the backend that writes it.
+/// The buffer that collects a frame. The backend writes to a clone of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frame(Rc<RefCell<Vec<u8>>>);
 
@@ -48,12 +48,12 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Sends frames to the terminal that is open. Needs a tokio runtime.
+    /// Creates the output of the open terminal. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When none is, or it cannot be waited for.
+    /// When no terminal is open, or it cannot be polled.
     pub(crate) fn new() -> io::Result<Output> {
-        let tty = super::watch(super::kept()?.screen.as_fd(), Interest::WRITABLE)?;
+        let tty = super::watch(super::tty()?.screen.as_fd(), Interest::WRITABLE)?;
         Ok(Output {
             frame: Frame::default(),
             pending: Vec::new(),
@@ -61,17 +61,17 @@ impl Output {
         })
     }
 
-    /// Where the backend writes.
+    /// Returns the buffer for the backend.
     pub(crate) fn frame(&self) -> Frame {
         self.frame.clone()
     }
 
-    /// Whether bytes of an earlier frame still wait.
+    /// Checks whether bytes of an earlier frame are pending.
     pub(crate) fn busy(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Sends the collected frame, as far as the terminal takes it now.
+    /// Sends the collected frame, as far as the terminal accepts it now.
     ///
     /// # Errors
     /// When the terminal is gone.
@@ -87,7 +87,7 @@ impl Output {
         self.push()
     }
 
-    /// Waits until waiting bytes are out, or until some are.
+    /// Waits until the terminal accepts bytes, and sends pending ones.
     ///
     /// # Errors
     /// When the terminal is gone.
@@ -99,7 +99,7 @@ impl Output {
     }
 
     fn push(&mut self) -> io::Result<()> {
-        // A panic or a signal on another thread gives the terminal back at any moment: from then on it is the shell's.
+        // A panic or a signal on another thread may have restored the terminal, which then belongs to the shell.
         let writing = super::lock();
         if !super::last_resort::armed() {
             self.pending.clear();
@@ -118,14 +118,14 @@ impl Output {
         };
         drop(writing);
         self.pending.drain(..sent);
-        // A full screen is rare and large; what it took is given back.
-        self.pending.shrink_to(KEPT);
-        self.frame.0.borrow_mut().shrink_to(KEPT);
+        // A full redraw is rare and large, so its memory is freed.
+        self.pending.shrink_to(KEPT_CAPACITY);
+        self.frame.0.borrow_mut().shrink_to(KEPT_CAPACITY);
         result
     }
 }
 
-/// Stdout's terminal, opened anew. Where that is not allowed, stdout itself: it works, and may wait.
+/// Opens the terminal of stdout again. If that is not allowed, returns stdout itself, which may block.
 pub(super) fn nonblocking_stdout() -> io::Result<OwnedFd> {
     let again = OpenOptions::new()
         .write(true)
@@ -137,7 +137,7 @@ pub(super) fn nonblocking_stdout() -> io::Result<OwnedFd> {
     }
 }
 
-/// Writes everything, however long that takes.
+/// Writes everything, and blocks as long as that takes.
 pub(super) fn write_all(tty: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = rustix::io::retry_on_intr(|| rustix::io::write(tty, bytes))?;
@@ -146,7 +146,7 @@ pub(super) fn write_all(tty: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()>
     Ok(())
 }
 
-/// Writes to the terminal what it takes within a time: the way out must not hang. Allocates nothing.
+/// Writes what the terminal accepts within `limit`, since the exit must not hang. Allocates nothing.
 pub(super) fn write_within(tty: BorrowedFd<'_>, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
     let deadline = Instant::now() + limit;
     while !bytes.is_empty() {
@@ -158,7 +158,7 @@ pub(super) fn write_within(tty: BorrowedFd<'_>, mut bytes: &[u8], limit: Duratio
         match poll(&mut [PollFd::new(&tty, PollFlags::OUT)], Some(&timeout)) {
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(_) => {}
-            // A signal, as a new size is one, does not make the terminal any slower.
+            // An interruption, as by SIGWINCH, is no failure.
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }

@@ -1,11 +1,11 @@
-//! The block map: moves its cursor and its zoom.
+//! The Blocks view: moves the cursor and zooms.
 
 use crate::event::Effect;
 use crate::model::{Action, Model};
 
 use super::{map, overview};
 
-/// Does what was asked for, if it is of use here.
+/// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     match action {
         Action::Zoom(by) => zoom(model, by),

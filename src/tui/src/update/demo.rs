@@ -1,4 +1,4 @@
-//! The demo's child: what it says, and what the user tells it.
+//! The demo: events of its child process, and commands of the user to it.
 
 use gpumem_probe::NvmlState;
 
@@ -7,16 +7,16 @@ use crate::model::{Action, Demo, DemoPhase, DemoStep, Model, Move, Popup, Severi
 
 use super::toast;
 
-/// Exit code of what failed without saying another.
+/// Exit code of a demo that failed without one of its own.
 const FAILED: u8 = 1;
 
-/// News of the child.
-pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
+/// Handles an event of the child.
+pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
     let Some(demo) = &mut model.demo else { return Vec::new() };
-    match news {
+    match event {
         DemoEvent::Spawned { pid } => {
             demo.pid = Some(pid);
-            // It is what may be wanted again once it has ended.
+            // The list selects it, so that it can be started again once it has ended.
             let entry = model.setup.demos.iter().position(|info| info.name == demo.name);
             model.ui.demo_entry = entry.unwrap_or(model.ui.demo_entry);
         }
@@ -39,12 +39,12 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
             if step.stats.reserved > 0 {
                 demo.has_memory_since.get_or_insert(model.now);
             }
-            keep(&mut demo.steps, *step);
+            push_step(&mut demo.steps, *step);
         }
         DemoEvent::Unpublished(why) => {
             demo.unpublished = Some(why.clone());
             if demo.automatic {
-                // It was said to be shown.
+                // A message said that it is shown.
                 return toast(
                     model,
                     Severity::Warning,
@@ -76,7 +76,7 @@ pub(super) fn hear(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
     vec![Effect::Draw]
 }
 
-/// Where a demo is that has just spoken.
+/// Returns the phase of a demo that has just reported something.
 fn between_steps(demo: &Demo) -> DemoPhase {
     if demo.stepped() {
         DemoPhase::Waiting
@@ -85,15 +85,16 @@ fn between_steps(demo: &Demo) -> DemoPhase {
     }
 }
 
-/// Scrolls what it tells, as far as there is more.
+/// Scrolls its text, not beyond the ends.
 fn scroll(model: &mut Model, by: i32) {
-    let told = model.ui.hits.told;
-    let ends = (-i32::from(told.above), i32::from(told.below));
+    let text = model.ui.hits.told;
+    let ends = (-i32::from(text.above), i32::from(text.below));
     model.ui.demo_scroll = model.ui.demo_scroll.saturating_add(by).clamp(ends.0, ends.1);
 }
 
-/// Keeps the newest steps; of one that is told several times, as the passes of a replay are, what was told last and that memory ran out.
-fn keep(steps: &mut Vec<DemoStep>, step: DemoStep) {
+/// Adds a step and drops the oldest one if there are too many. A step with the number of the last one, as in a pass of a
+/// replay, replaces it, except that a failed request is kept.
+fn push_step(steps: &mut Vec<DemoStep>, step: DemoStep) {
     match steps.last_mut().filter(|last| last.number == step.number) {
         Some(last) => {
             let oom = step.oom.or(last.oom.take());
@@ -118,7 +119,7 @@ fn fail(model: &mut Model, text: String, exit_code: u8) -> Vec<Effect> {
     toast(model, Severity::Error, format!("demo: {text}"))
 }
 
-/// A menu of fixes that can no longer be chosen closes.
+/// Closes the menu of fixes if none can be chosen any more.
 fn close_stale_popup(model: &mut Model) {
     let none = model.demo.as_ref().is_none_or(|d| d.choices.is_empty());
     if none && matches!(model.ui.popup, Some(Popup::Fix { .. })) {
@@ -126,20 +127,20 @@ fn close_stale_popup(model: &mut Model) {
     }
 }
 
-/// The next step.
+/// Starts the next step.
 pub(super) fn next(model: &mut Model) -> Vec<Effect> {
     match &mut model.demo {
         Some(demo) if demo.stepped() && demo.phase == DemoPhase::Waiting => {
             demo.phase = DemoPhase::Running;
-            vec![Effect::TellDemo("next".into()), Effect::Draw]
+            vec![Effect::SendToDemo("next".into()), Effect::Draw]
         }
-        Some(demo) if demo.running() => toast(model, Severity::Info, "the demo is at work on this step"),
+        Some(demo) if demo.running() => toast(model, Severity::Info, "the demo is still working on this step"),
         Some(demo) if demo.over() => toast(model, Severity::Info, "this demo is over: p pauses what is shown"),
         _ => toast(model, Severity::Info, "no demo runs: 7 lists them"),
     }
 }
 
-/// Does what was asked for in the Demo view, if it is of use here.
+/// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     let running = model.demo.as_ref().is_some_and(Demo::running);
     let last = model.setup.demos.len().saturating_sub(1);
@@ -148,7 +149,9 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::StopDemo if running => return Some(stop(model)),
         Action::Space if model.paused() => return None,
         Action::Space if model.demo.as_ref().is_some_and(Demo::over) => return Some(next(model)),
-        Action::Space | Action::Zoom(_) => return pace(model, action).map(|line| vec![Effect::TellDemo(line.into())]),
+        Action::Space | Action::Zoom(_) => {
+            return pace(model, action).map(|line| vec![Effect::SendToDemo(line.into())]);
+        }
         Action::Move(Move::Up) => model.ui.demo_entry = model.ui.demo_entry.saturating_sub(1),
         Action::Move(Move::Down) => model.ui.demo_entry = (model.ui.demo_entry + 1).min(last),
         Action::Move(Move::PageUp) => scroll(model, -page),
@@ -168,7 +171,7 @@ fn waits_for_user(model: &Model) -> bool {
     demo.is_some_and(|demo| demo.phase == DemoPhase::Waiting)
 }
 
-/// What is said to a demo whose pace the user sets.
+/// Returns the command to a demo whose pace the user sets.
 fn pace(model: &Model, action: Action) -> Option<&'static str> {
     model.demo.as_ref().filter(|demo| demo.paced())?;
     match action {
@@ -204,15 +207,15 @@ pub(super) fn fix(model: &mut Model, n: usize) -> Vec<Effect> {
     let line = format!("fix {}", choice.name);
     demo.phase = DemoPhase::Running;
     demo.choices.clear();
-    vec![Effect::TellDemo(line), Effect::Draw]
+    vec![Effect::SendToDemo(line), Effect::Draw]
 }
 
-/// Ends the demo at the user's wish.
+/// Stops the demo.
 pub(super) fn stop(model: &mut Model) -> Vec<Effect> {
     if let Some(demo) = &mut model.demo {
         demo.phase = DemoPhase::Stopped;
         demo.choices.clear();
-        // Nobody hears of its end any more: what is left of it is a process like others.
+        // Its end is not reported any more. Until then it is a process like any other.
         demo.pid = None;
     }
     close_stale_popup(model);
@@ -231,7 +234,7 @@ pub(super) fn start_entry(model: &mut Model) -> Vec<Effect> {
     }
 }
 
-/// Starts a demo; the one that runs ends.
+/// Starts a demo, which ends the running one.
 fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> Vec<Effect> {
     model.ui.follow_demo = true;
     model.ui.demo_scroll = 0;
@@ -248,11 +251,11 @@ fn has_gpu(model: &Model) -> bool {
     model.live.nvml == NvmlState::Ready && !model.inputs.nvml.gpus.is_empty()
 }
 
-/// With no GPU and nothing published, something must live on the screen: a simulated training run, labelled. Only when
-/// NVML's library is absent: a library that fails means a GPU that needs help, not a show.
+/// Starts a simulated training run when there is no GPU and no program publishes, so that the dashboard has something to
+/// show. Does not start one when NVML is installed but fails: then there is a GPU with a problem.
 pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
     let looked = model.inputs.looked();
-    // Whoever watched a real program wants to see how it ended, not a simulation in its place.
+    // A user who watched a real program wants to see how it ended, not a simulation.
     let published = !model.inputs.seen_alive.is_empty();
     let idle = model.demo.is_none() && !model.setup.no_demo;
     if !(looked && idle && !published && model.live.nvml == NvmlState::Missing) {

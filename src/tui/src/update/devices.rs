@@ -1,4 +1,4 @@
-//! The devices of the newest samples: NVML's GPUs and MIG devices, and those that only channels tell of.
+//! The devices of the newest samples: NVML's GPUs and MIG devices, and those known only from channels.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,8 @@ use gpumem_probe::{Gpu, GpuProcess, Memory, MigDevice, Reading};
 
 use crate::model::{Channel, Device, DeviceKey, DeviceKind, DeviceState, Inputs, PartOf, Partition, Sensors};
 
-/// Every device: NVML's, then those that only channels tell of, then simulated ones; what is gone stands behind what is there.
+/// Returns every device: NVML's, then those known only from channels, then simulated ones. Devices that are gone come after the
+/// others of their kind.
 pub(super) fn devices(inputs: &Inputs, before: &mut [Device]) -> Vec<Device> {
     let published = &Published::of(&inputs.channels.channels);
     let with_parts = |gpu| std::iter::once(of_gpu(gpu, published)).chain(parts_of(gpu, published));
@@ -18,7 +19,7 @@ pub(super) fn devices(inputs: &Inputs, before: &mut [Device]) -> Vec<Device> {
     for channel in &inputs.channels.channels {
         for (index, map) in channel.snapshot.devices.iter().enumerate() {
             let key = DeviceKey::of(channel.key, index, &map.device);
-            // A dead publisher's device is worth a row only if its past was seen.
+            // The device of a dead publisher is shown only if it was shown before.
             let shown = channel.snapshot.life == Life::Alive || before.contains_key(&key);
             if shown && known.insert(key) {
                 devices.push(of_channel(key, channel, index, published));
@@ -37,47 +38,47 @@ pub(super) fn devices(inputs: &Inputs, before: &mut [Device]) -> Vec<Device> {
     devices
 }
 
-/// The identity of a GPU that NVML lists.
+/// Returns the identity of a GPU that NVML lists.
 fn gpu_key(gpu: &Gpu) -> DeviceKey {
     gpu.uuid.map_or(DeviceKey::NvmlIndex(gpu.index), DeviceKey::Uuid)
 }
 
-/// The identity of a MIG device.
+/// Returns the identity of a MIG device.
 fn part_key(gpu: &Gpu, part: &MigDevice) -> DeviceKey {
     part.uuid_bytes()
         .map_or(DeviceKey::Part(gpu.index, part.index), DeviceKey::Uuid)
 }
 
-/// What NVML tells of a device, be it a GPU or a MIG device.
+/// NVML's figures of a GPU or a MIG device.
 #[derive(Clone, Copy)]
 pub(super) struct Told<'a> {
     pub(super) key: DeviceKey,
     pub(super) memory: &'a Reading<Memory>,
     pub(super) processes: &'a Reading<Vec<GpuProcess>>,
-    /// What it has given out is all its processes': it has no parts, and its memory is not the host's.
-    pub(super) alone: bool,
+    /// Whether all its used memory belongs to its own processes: it has no MIG devices and does not use the host's memory.
+    pub(super) exclusive: bool,
 }
 
-/// Every device that NVML tells of.
+/// Iterates over every device that NVML lists.
 pub(super) fn told(inputs: &Inputs) -> impl Iterator<Item = Told<'_>> {
     inputs.nvml.gpus.iter().flat_map(|gpu| {
         let whole = Told {
             key: gpu_key(gpu),
             memory: &gpu.memory,
             processes: &gpu.processes,
-            alone: gpu.mig.is_empty() && gpu.host.is_none(),
+            exclusive: gpu.mig.is_empty() && gpu.host.is_none(),
         };
         let parts = gpu.mig.iter().map(|part| Told {
             key: part_key(gpu, part),
             memory: &part.memory,
             processes: &part.processes,
-            alone: true,
+            exclusive: true,
         });
         std::iter::once(whole).chain(parts)
     })
 }
 
-/// A device's memory as NVML tells it, divided by what its publishers say.
+/// Splits a device's memory, as NVML reports it, by the figures of its publishers.
 fn partition(memory: &Reading<Memory>, of: fn(&Memory, u64, u64) -> Partition, sums: Sums) -> Reading<Partition> {
     match memory {
         Reading::Value(memory) => Reading::Value(of(memory, sums.allocated, sums.reserved)),
@@ -88,7 +89,7 @@ fn partition(memory: &Reading<Memory>, of: fn(&Memory, u64, u64) -> Partition, s
     }
 }
 
-/// The MIG devices of a GPU.
+/// Returns the MIG devices of a GPU.
 fn parts_of(gpu: &Gpu, published: &Published) -> impl Iterator<Item = Device> {
     gpu.mig.iter().map(|part| {
         let key = part_key(gpu, part);
@@ -103,7 +104,7 @@ fn parts_of(gpu: &Gpu, published: &Published) -> impl Iterator<Item = Device> {
             state: DeviceState::from(&gpu.state),
             memory: partition(&part.memory, Partition::of_driver, sums),
             shared_with_host: false,
-            // NVML measures GPUs as a whole.
+            // NVML measures only whole GPUs.
             sensors: Sensors::not_supported(),
             host: None,
             part_of: Some(PartOf {
@@ -150,7 +151,7 @@ fn of_channel(key: DeviceKey, channel: &Channel, index: usize, sums: &Published)
     let mut sums = sums.on(key);
     let publishers = sums.publishers;
     let alive = publishers > 0;
-    // A simulated device is its publisher's alone, and its black box knows more than the last sample did.
+    // A simulated device belongs to its publisher alone, and the black box is newer than the last sample.
     if simulated && !alive {
         sums = Sums::default();
         sums.add(channel, index);
@@ -173,7 +174,7 @@ fn of_channel(key: DeviceKey, channel: &Channel, index: usize, sums: &Published)
         state: if alive { DeviceState::Present } else { DeviceState::Gone },
         memory: match sums.partition() {
             Some(parts) => Reading::Value(parts),
-            None if alive && sums.readable > 0 => Reading::Failed("its publisher does not tell its size".into()),
+            None if alive && sums.readable > 0 => Reading::Failed("its publisher does not report its size".into()),
             None if alive => Reading::Failed("its figures cannot be read consistently".into()),
             None => Reading::Failed("its publisher is gone".into()),
         },
@@ -186,7 +187,7 @@ fn of_channel(key: DeviceKey, channel: &Channel, index: usize, sums: &Published)
     }
 }
 
-/// What the live publishers say together, by device. Summed up once: there may be thousands of devices.
+/// Sums over the live publishers, by device. Computed once, since there may be thousands of devices.
 struct Published(HashMap<DeviceKey, Sums>);
 
 impl Published {
@@ -217,7 +218,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds what a channel says of its device number `index`. What contradicts itself is counted as what cannot be read.
+    /// Adds a channel's figures of its device number `index`. Figures that contradict themselves count as unreadable.
     fn add(&mut self, channel: &Channel, index: usize) {
         let map = &channel.snapshot.devices[index];
         self.publishers += 1;
@@ -230,7 +231,7 @@ impl Sums {
         }
     }
 
-    /// Both together. A program on two MIG devices of a GPU publishes on it twice.
+    /// Adds two sums. A program on two MIG devices of a GPU counts as two publishers on it.
     fn with(self, other: Sums) -> Sums {
         Sums {
             publishers: self.publishers + other.publishers,

@@ -1,4 +1,4 @@
-//! Says in words what the figures show.
+//! Derives findings, sentences for the user, from the figures.
 
 use std::collections::HashMap;
 
@@ -13,26 +13,29 @@ use crate::model::{
 
 use super::devices::{Told, told};
 
-/// Cache below this many bytes is not worth a sentence.
-const CACHE_WORTH_SAYING: u64 = 64 << 20;
+/// Least bytes of cache that a finding is made for.
+const MIN_CACHE: u64 = 64 << 20;
 
-/// Memory of which nobody knows whose it is is worth a sentence from this many bytes on.
-const NOBODYS_WORTH_SAYING: u64 = 1 << 30;
+/// Least bytes without a known owner that a finding is made for.
+const MIN_UNOWNED: u64 = 1 << 30;
 
-/// Users of whom each has a sentence of its own where something of theirs is not shown.
+/// Most users with hidden channels that have a finding each. More share one.
 const USERS: usize = 4;
 
-/// A request that failed is an error for so long, unless as much was served since.
+/// How long a failed request is an error, unless as much was served since. After that it is a warning.
 const FRESH: Nanos = 300 * SECOND;
 
-/// Added to the bytes at stake where a request failed: that comes before what might happen.
+/// Added to the bytes at stake of a failed request, so that it ranks before what might happen.
 const HAPPENED: u64 = 1 << 62;
 
-/// A finding with the bytes at stake, which rank it among those of its severity.
+/// The bytes at stake, which rank a finding among those of its severity, and the finding.
 type Ranked = (u64, Finding);
 
-/// Everything worth saying, worst first, of the living before the dead; of equal rank, what most memory is at stake for. Of a cache that is
-/// all that is reserved: what is cached changes with every sample, and sentences that change places with it cannot be read.
+/// Returns all findings, worst first. At equal severity, live processes come before ended ones, and then most bytes at stake come
+/// first.
+///
+/// For a fragmented cache the bytes at stake are all reserved bytes. The cached bytes change with every sample, and findings that
+/// keep changing places cannot be read.
 pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     let mut findings: Vec<Ranked> = Vec::new();
     if let Some(text) = world.nvml_failure() {
@@ -43,21 +46,21 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         about_device(device, &mut findings);
         let told = told.get(&device.key).copied();
         if let Some(Reading::Value(memory)) = told.map(|told| told.memory) {
-            findings.extend(about_doubts(device, memory));
+            findings.extend(about_doubted_figures(device, memory));
         }
-        if let Some(bytes) = told.and_then(|told| of_nobody(told, device, &world.processes)) {
+        if let Some(bytes) = told.and_then(|told| unowned_memory(told, device, &world.processes)) {
             let text = format!(
-                "{}: {} are used by nobody that NVML lists: a container, a process that ended, or the driver",
+                "{}: {} belong to no listed process: a container, a process that ended, or the driver",
                 device.label,
                 units::bytes(bytes)
             );
             findings.push((bytes, finding(Severity::Info, None, text)));
         }
-        // Not what is only not known yet.
+        // A pending list is not a problem.
         let list = told.map(|told| told.processes);
         if let Some(list @ (Reading::NotSupported | Reading::NoPermission | Reading::Failed(_))) = list {
             let text = format!(
-                "{}: NVML does not tell its processes ({}): only those that publish are listed",
+                "{}: NVML does not list its processes ({}): only those that publish are listed",
                 device.label,
                 list.reason().unwrap_or_default()
             );
@@ -80,17 +83,17 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         );
         findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
     }
-    findings.extend(about_what_is_left_out(&world.left_out).into_iter().map(|f| (0, f)));
+    findings.extend(about_left_out(&world.left_out).into_iter().map(|f| (0, f)));
     let of = |kind| world.problems.iter().filter(move |p| p.kind == kind);
     for place in of(ProblemKind::Directory) {
         let text = format!(
-            "channel directory {} is refused: {}. What publishes there is not seen",
+            "channel directory {} is refused: {}. Programs that publish there are not shown",
             place.file, place.text
         );
         findings.push((0, finding(Severity::Warning, None, text)));
     }
     for place in of(ProblemKind::Overflow) {
-        let text = format!("{}: {}. Publishers there may not be seen", place.file, place.text);
+        let text = format!("{}: {}. Some publishers may not be shown", place.file, place.text);
         findings.push((u64::MAX, finding(Severity::Warning, None, text)));
     }
     for removed in of(ProblemKind::Removed) {
@@ -114,8 +117,8 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
-/// How much a finding matters beside others. Who has ended can be helped less than who lives: it ranks a step lower, unless it ran out of
-/// memory just now, and there behind the living.
+/// Returns the rank of a finding. A finding about a process that has ended ranks one severity lower, since less can be done about
+/// it, unless it ran out of memory a short while ago. At equal severity it comes after those about live processes.
 fn rank(finding: &Finding, its: Option<&Process>) -> (u8, bool) {
     let ended = its.is_some_and(|p| !p.state.alive());
     let lower = ended && !its.is_some_and(Process::has_just_failed);
@@ -127,8 +130,8 @@ fn rank(finding: &Finding, its: Option<&Process>) -> (u8, bool) {
     (severity - u8::from(lower), !ended)
 }
 
-/// What is not shown of other users' channels: a sentence for each user, or of many one for all.
-fn about_what_is_left_out(users: &[LeftOut]) -> Vec<Finding> {
+/// Returns findings about other users' channels that are not shown: one for each user, or one for all if they are many.
+fn about_left_out(users: &[LeftOut]) -> Vec<Finding> {
     let say = |who: String, users: &[LeftOut]| {
         let sum = |of: fn(&LeftOut) -> usize| users.iter().map(of).sum::<usize>() as u64;
         let (hidden, all) = (sum(|u| u.hidden_channels), sum(|u| u.channels));
@@ -148,7 +151,7 @@ fn about_what_is_left_out(users: &[LeftOut]) -> Vec<Finding> {
             Severity::Warning,
             None,
             format!(
-                "{who}: {} {are} not shown, beyond what one user may have shown here",
+                "{who}: {} {are} not shown, because they exceed the limit for one user",
                 what.join(" and ")
             ),
         )
@@ -180,15 +183,15 @@ fn about_device(device: &Device, findings: &mut Vec<Ranked>) {
     }
 }
 
-/// What the driver says of a device's memory and is not believed.
-fn about_doubts(device: &Device, memory: &Memory) -> Option<Ranked> {
+/// Returns a finding about figures of the driver that cannot be right.
+fn about_doubted_figures(device: &Device, memory: &Memory) -> Option<Ranked> {
     let figures: Vec<String> = memory
         .doubted
         .figures()
         .map(|(what, said)| format!("{} {what}", units::bytes(said)))
         .collect();
     let text = format!(
-        "{}: NVML says {} of {}, which cannot be: that is left out",
+        "{}: NVML says {} of {}, which is impossible and is ignored",
         device.label,
         figures.join(" and "),
         units::bytes(memory.total)
@@ -196,20 +199,20 @@ fn about_doubts(device: &Device, memory: &Memory) -> Option<Ranked> {
     (!figures.is_empty()).then(|| (0, finding(Severity::Info, None, text)))
 }
 
-/// What a device has given out beyond what its processes have, where that is much. Nothing is said where it cannot be
-/// told: a list or a figure is missing, parts of it have lists of their own, or the memory is the host's.
-fn of_nobody(told: Told<'_>, device: &Device, processes: &[Process]) -> Option<u64> {
+/// Returns the used bytes of a device that belong to no known process, if they are many. `None` also if that is not known: a
+/// list or a figure is missing, the device has MIG devices, or it uses the host's memory.
+fn unowned_memory(told: Told<'_>, device: &Device, processes: &[Process]) -> Option<u64> {
     let (Reading::Value(memory), Reading::Value(list)) = (told.memory, told.processes) else {
         return None;
     };
-    if device.state != DeviceState::Present || !told.alone {
+    if device.state != DeviceState::Present || !told.exclusive {
         return None;
     }
     let mut known = 0u64;
     for process in list {
         known = known.saturating_add(*process.used.value()?);
     }
-    // Who publishes is known even where NVML does not list it.
+    // Publishers are known even if NVML does not list them.
     let counted = |p: &Process| match &p.nvml {
         Reading::Value(_) => true,
         Reading::Failed(why) => why == COUNTED_ABOVE,
@@ -219,10 +222,10 @@ fn of_nobody(told: Told<'_>, device: &Device, processes: &[Process]) -> Option<u
     for process in processes.iter().filter(unlisted) {
         known = known.saturating_add(process.figures.as_ref()?.reserved);
     }
-    // Of what is not believed nobody can be missing.
+    // A doubted figure proves nothing.
     let used = memory.used.filter(|_| memory.doubted.used.is_none())?;
     let rest = used.saturating_sub(known);
-    (rest > NOBODYS_WORTH_SAYING.max(memory.total / 50)).then_some(rest)
+    (rest > MIN_UNOWNED.max(memory.total / 50)).then_some(rest)
 }
 
 fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Nanos, findings: &mut Vec<Ranked>) {
@@ -240,7 +243,7 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
     }
     if figures.ooms > 0 {
         let (severity, bytes, text) = about_failures(figures, now, process.ended.is_some());
-        // Nobody knows any more what its number stands for.
+        // The pid of a process that has ended says little, so its job is named, too.
         let job = Some(process.job_text()).filter(|job| !job.is_empty() && !process.state.alive());
         let job = job.map(|job| format!(" {job}")).unwrap_or_default();
         let when = process
@@ -257,8 +260,8 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
             format!("{name}{job}{ended}: {text}"),
         );
     }
-    if process.state.alive() && !figures.stitched && cache_is_cut_up(figures) {
-        // What is cached is the same figure wherever it is told.
+    if process.state.alive() && !figures.stitched && cache_is_fragmented(figures) {
+        // Cached includes pending, as everywhere else.
         let [cached, pending, largest] = [figures.cached, figures.pending, figures.largest_free].map(units::bytes);
         let pending = match figures.pending {
             0 => String::new(),
@@ -272,7 +275,8 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
     }
 }
 
-/// Requests that failed: an error while it is news and nothing as large was served since, then a warning. `dated`: when it ended is told.
+/// Describes failed requests, with severity and bytes at stake. They are an error while the last one is recent and no request as
+/// large was served since, then a warning. `dated` says that the finding already has the time at which the process ended.
 fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64, String) {
     let times = match figures.ooms {
         1 => "ran out of memory".to_owned(),
@@ -281,7 +285,7 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     let Some(last) = &figures.ran_out else {
         return (Severity::Warning, 0, times);
     };
-    // What is to come is of another clock, and how long ago it was is not known.
+    // A time in the future is of another clock, so its age is not known.
     let age = now.checked_sub(last.at);
     let who = last.tag.as_ref().map(|tag| format!("{tag} ")).unwrap_or_default();
     let mut text = format!("{times}: {who}asked for {}", units::bytes(last.requested));
@@ -300,7 +304,7 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     if let Some((words, bytes)) = last.advice.as_ref().filter(|_| !last.served) {
         text.push_str(&format!("; would have helped: {words}"));
         if *bytes > 0 {
-            // A request that is smaller by what is rounded up to all of it would be none.
+            // Rounding up must not reach the size of the whole request.
             let over = last.requested.checked_sub(*bytes).map_or(u64::MAX, |left| left / 2);
             text.push_str(&format!(" {}", units::bytes_at_least(*bytes, over)));
         }
@@ -321,11 +325,11 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     (severity, last.requested, text)
 }
 
-/// What becomes of a request that no free block fits, with the budget if that is what leaves no room for it. While there is new memory for
-/// it nobody has to do anything.
+/// Predicts a request that is larger than the largest free block. Returns a severity, the budget if that is what would refuse
+/// it, and the prediction.
 fn next_larger(figures: &Figures, device: Option<&Device>) -> (Severity, String, &'static str) {
     let fails = "fails unless released cache makes room";
-    // It needs more than the largest free block has.
+    // The request needs more than the largest free block, which is more than the budget leaves.
     if let Some(budget) = figures.budget
         && budget.saturating_sub(figures.reserved) <= figures.largest_free
     {
@@ -338,13 +342,13 @@ fn next_larger(figures: &Figures, device: Option<&Device>) -> (Severity, String,
     }
 }
 
-/// Much is cached, and no request of half of it could be served from it. What waits for the GPU is not cut up.
-fn cache_is_cut_up(figures: &Figures) -> bool {
+/// Checks whether much is cached and no request of half of it could be served from it. Pending blocks do not count.
+fn cache_is_fragmented(figures: &Figures) -> bool {
     let free = reusable(figures);
-    figures.complete && free >= CACHE_WORTH_SAYING.max(figures.reserved / 20) && figures.largest_free < free / 2
+    figures.complete && free >= MIN_CACHE.max(figures.reserved / 20) && figures.largest_free < free / 2
 }
 
-/// What is cached and can be used again at once.
+/// Returns the cached bytes that can be reused at once.
 fn reusable(figures: &Figures) -> u64 {
     figures.cached.saturating_sub(figures.pending)
 }

@@ -1,4 +1,4 @@
-//! Derives the world from the newest samples: NVML's GPUs and processes joined with channels.
+//! Derives the world from the newest samples by joining NVML's GPUs and processes with channels.
 //!
 //! Devices are joined by UUID and by nothing else: `CUDA_VISIBLE_DEVICES` renumbers indexes. Processes are joined by
 //! pid in our namespace on the same device; a channel whose start time contradicts the process table belongs to an
@@ -18,7 +18,8 @@ use super::devices::{Told, devices, told};
 use super::managed;
 use super::row;
 
-/// Rebuilds `model.live` from `model.inputs`, of which that of `fresh` is new. The devices' past moves on; what the world was before is returned without.
+/// Rebuilds `model.live` from `model.inputs` after a new sample of `fresh`. Returns the previous world, whose histories have
+/// been moved to the new one.
 pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     let inputs = &model.inputs;
     let mut world = World::of(inputs);
@@ -31,12 +32,12 @@ pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     advance(&mut world.devices, inputs, fresh);
     world.processes = processes(inputs, &world.devices, model);
     managed::join(&mut world.processes, &world.managed);
-    world.past = past_ones(&world.processes, inputs);
+    world.past = unseen_black_boxes(&world.processes, inputs);
     world.findings = super::findings::of(&world, inputs);
     std::mem::replace(&mut model.live, world)
 }
 
-/// Adds a point to the history of each device whose own source has a new sample, and files the new events.
+/// Adds a point to the history of each device whose figures come from `fresh`.
 fn advance(devices: &mut [Device], inputs: &Inputs, fresh: SourceId) {
     for device in devices.iter_mut().filter(|d| d.state == DeviceState::Present) {
         let Some(memory) = device.memory.value() else { continue };
@@ -50,9 +51,9 @@ fn advance(devices: &mut [Device], inputs: &Inputs, fresh: SourceId) {
     }
 }
 
-/// Black boxes whose programs were never seen alive, but for those that are what somebody may be looking for: who ran out of memory and
-/// ended a short while ago.
-fn past_ones(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
+/// Returns the black boxes whose programs were never seen alive, without those of programs that ran out of memory and ended a
+/// short while ago.
+fn unseen_black_boxes(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
     let seen = |owner: &Owner| matches!(owner, Owner::Channel(key) if inputs.seen_alive.contains(key));
     processes
         .iter()
@@ -61,27 +62,27 @@ fn past_ones(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
         .collect()
 }
 
-/// Every process on a device that is shown.
+/// Returns every process on a device that is shown.
 fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process> {
-    let people: HashMap<u32, &HostProcess> = inputs.processes.iter().map(|p| (p.pid, p)).collect();
+    let host_processes: HashMap<u32, &HostProcess> = inputs.processes.iter().map(|p| (p.pid, p)).collect();
     let labels: HashMap<DeviceKey, &Device> = devices.iter().map(|d| (d.key, d)).collect();
     let publishers = publishers(inputs);
-    let mut rows = row::published(inputs, &labels, &people, &model.setup);
-    // A black box names its program; with what arguments and by whom it ran was seen while it lived.
-    let seen: HashMap<ProcessId, &Process> = model.live.processes.iter().map(|p| (p.id, p)).collect();
+    let mut rows = row::published(inputs, &labels, &host_processes, &model.setup);
+    // A black box has only the program's name. Its user and arguments were read while it was alive.
+    let before: HashMap<ProcessId, &Process> = model.live.processes.iter().map(|p| (p.id, p)).collect();
     for row in rows.iter_mut().filter(|row| !row.state.alive()) {
-        if let Some(seen) = seen.get(&row.id) {
-            row.user.clone_from(&seen.user);
-            row.command.clone_from(&seen.command);
+        if let Some(before) = before.get(&row.id) {
+            row.user.clone_from(&before.user);
+            row.command.clone_from(&before.command);
         }
     }
-    // Of each living process on a device its rows, in their order.
-    let mut its: HashMap<(DeviceKey, u32), Vec<usize>> = HashMap::new();
+    // The rows of each live process on a device, in order.
+    let mut rows_of: HashMap<(DeviceKey, u32), Vec<usize>> = HashMap::new();
     for (place, row) in rows.iter().enumerate().filter(|(_, row)| row.state.alive()) {
         if let Owner::Channel(channel) = row.id.owner
             && let Some(pid) = publishers.get(&channel)
         {
-            its.entry((row.id.device, *pid)).or_default().push(place);
+            rows_of.entry((row.id.device, *pid)).or_default().push(place);
         }
     }
     let mut identities: HashMap<u32, &Identity> = HashMap::new();
@@ -100,18 +101,18 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
             continue;
         };
         for listed in list {
-            let places = its.get(&(key, listed.pid)).map_or(&[][..], Vec::as_slice);
+            let places = rows_of.get(&(key, listed.pid)).map_or(&[][..], Vec::as_slice);
             for (nth, &place) in places.iter().enumerate() {
                 rows[place].mps |= listed.mps;
                 rows[place].nvml = match &listed.used {
                     Reading::Value(_) if nth > 0 => Reading::Failed(COUNTED_ABOVE.into()),
-                    // Where it is not counted at all, that is so for each.
+                    // The reason for a missing figure holds for each row.
                     used => used.clone(),
                 };
             }
             if places.is_empty() {
-                let mut row = row::unpublished(listed, device, &people, &model.setup);
-                // Who publishes on another device opened a context on this one, too.
+                let mut row = row::unpublished(listed, device, &host_processes, &model.setup);
+                // A process that publishes on another device may have a context on this one.
                 if let Some(identity) = identities.get(&listed.pid) {
                     row.job.clone_from(&identity.job);
                     row.rank = identity.rank;
@@ -123,8 +124,8 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
     rows
 }
 
-/// The processes of ours that channels' publishers were found to be. The pid that one claims for itself proves nothing: it
-/// may be of another namespace, or of a process that ended long ago.
+/// Returns the verified pids of publishers, by channel. The pid that a channel claims proves nothing: it may be of another
+/// namespace, or of a process that ended long ago.
 fn publishers(inputs: &Inputs) -> HashMap<ChannelKey, u32> {
     let channels = inputs.channels.channels.iter();
     channels.filter_map(|c| Some((c.key, c.pid?))).collect()

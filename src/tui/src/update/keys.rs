@@ -1,16 +1,17 @@
-//! What keys do: the key map says what a key asks for, the open view does it, or else the dashboard. No key kills anything but the demo.
+//! Handles keys. The key map maps a key to an action; the open view performs it, or else the dashboard does. No key kills a
+//! process other than the demo.
 
 use gpumem_text::is_harmful;
 
 use crate::event::{Effect, Key};
 use crate::model::{Action, Demo, Model, Popup, Severity, VIEWS, View, action_of};
 
-use super::{demo, overview, perform, popup, relist, tell_who_is_gone, toast};
+use super::{demo, overview, perform, popup, relist, report_lost_selection, toast};
 
-/// Most characters a filter holds.
+/// Most characters of a filter.
 const FILTER_MAX: usize = 64;
 
-/// A key was pressed. The innermost thing that takes keys takes it: filter line, popup, view, dashboard.
+/// Handles a key: in the filter line if it is being edited, else in the popup, else in the view or the dashboard.
 pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     let asked = action_of(model.ui.view, key);
     if let (Key::Ctrl(_), Some(action)) = (key, asked) {
@@ -25,7 +26,8 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     asked.map_or_else(Vec::new, |action| perform(model, action))
 }
 
-/// Pasted text goes into the filter when it is being typed, and nowhere else: pasted lines must not act as keys.
+/// Appends pasted text to the filter while that is being edited. It is ignored elsewhere, since pasted text must not act as
+/// keys.
 pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     if !model.ui.filter.editing {
         return Vec::new();
@@ -37,13 +39,13 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     vec![Effect::Draw]
 }
 
-/// The user leaves. All is well, unless what the dashboard was started for failed.
+/// Quits, with the exit code of the demo if the dashboard was started for one that failed, else with 0.
 fn quit(model: &Model) -> Vec<Effect> {
     let failure = model.demo.as_ref().and_then(Demo::failure);
     vec![Effect::Quit(failure.map_or(0, |(code, _)| code))]
 }
 
-/// Does what was asked for in any view.
+/// Performs an action that is the same in every view.
 pub(super) fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return quit(model),
@@ -62,26 +64,27 @@ pub(super) fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
                 .unwrap_or(0);
             model.ui.popup = Some(Popup::Sort { selected });
         }
-        // What goes on unseen would be a surprise.
+        // Resuming comes first: a step of a demo would not be visible while paused.
         Action::Space if model.paused() => return pause(model),
         Action::Space if model.demo.as_ref().is_some_and(Demo::stepped) => return demo::next(model),
         Action::Space | Action::Pause => return pause(model),
         Action::BlackBoxes => return black_boxes(model),
         Action::ChooseFix => return demo::choose_fix(model),
         Action::Open(view) => model.ui.view = view,
-        Action::NextView => turn(model, 1),
-        Action::PreviousView => turn(model, -1),
+        Action::NextView => cycle_view(model, 1),
+        Action::PreviousView => cycle_view(model, -1),
         Action::Back => return escape(model),
         _ => return Vec::new(),
     }
     vec![Effect::Draw]
 }
 
-/// Lists programs that ended, too, or no more. Where there are none that were not listed, nothing would be seen to happen.
+/// Toggles whether black boxes are listed. Shows a message if there are none that were not listed before, since nothing else
+/// would change.
 fn black_boxes(model: &mut Model) -> Vec<Effect> {
     model.ui.black_boxes = !model.ui.black_boxes;
     relist(model);
-    // The message that told of this key is answered.
+    // The message that mentions this key is no longer needed.
     if model.ui.toast.as_ref().is_some_and(|t| t.severity == Severity::Info) {
         model.ui.toast = None;
     }
@@ -90,14 +93,14 @@ fn black_boxes(model: &mut Model) -> Vec<Effect> {
         let chosen = model.setup.only.as_ref().map_or("", |_| " on the chosen device");
         let text = match world.processes.iter().all(|p| p.state.alive()) {
             true => format!("no program that ended left a black box{chosen}"),
-            false => format!("no program left a black box{chosen} but those that are listed"),
+            false => format!("there are no black boxes{chosen} but those that are listed"),
         };
         return toast(model, Severity::Info, text);
     }
     vec![Effect::Draw]
 }
 
-/// Escape undoes the outermost thing: the filter, then the view.
+/// Clears the filter if there is one, else returns to the Overview.
 fn escape(model: &mut Model) -> Vec<Effect> {
     if !model.ui.filter.text.is_empty() {
         model.ui.filter.text.clear();
@@ -110,7 +113,7 @@ fn escape(model: &mut Model) -> Vec<Effect> {
     vec![Effect::Draw]
 }
 
-/// Freezes what is shown, or shows the newest again. Samplers go on either way.
+/// Toggles whether what is shown is frozen. Sampling continues either way.
 fn pause(model: &mut Model) -> Vec<Effect> {
     let (before, selected) = (model.frozen.take(), model.ui.process);
     if before.is_none() {
@@ -118,12 +121,12 @@ fn pause(model: &mut Model) -> Vec<Effect> {
     }
     relist(model);
     if let Some(before) = before {
-        tell_who_is_gone(model, &before, selected);
+        report_lost_selection(model, &before, selected);
     }
     vec![Effect::Draw]
 }
 
-fn turn(model: &mut Model, by: isize) {
+fn cycle_view(model: &mut Model, by: isize) {
     let at = model.ui.view as isize + by;
     model.ui.view = VIEWS[at.rem_euclid(VIEWS.len() as isize) as usize].view;
 }

@@ -1,4 +1,4 @@
-//! Order and filter of the process table.
+//! The order, filter and selection of the process table.
 
 use std::cmp::Ordering;
 
@@ -6,8 +6,8 @@ use gpumem_probe::Reading;
 
 use crate::model::{BlocksUi, Column, Model, Owner, Process, ProcessId, Sort};
 
-/// Lists the processes anew: after a sample, and when sort or filter change. The selection sticks to the process;
-/// when nothing is selected yet, or the selected process is gone for good or does not pass the filter, the first row is.
+/// Rebuilds the list of processes after a sample, or when the order or the filter change. The same process stays selected. The
+/// first row is selected if none was, or if the selected process is gone or does not pass the filter.
 pub(super) fn refresh(model: &mut Model) {
     let (sort, all) = (model.ui.sort, model.ui.black_boxes);
     let needle = model.ui.filter.text.to_lowercase();
@@ -36,7 +36,7 @@ pub(super) fn refresh(model: &mut Model) {
     }
 }
 
-/// Selects the process of a demo that was just started, once it is there.
+/// Selects the process of a demo that was just started, once it has a row.
 fn follow_demo(model: &mut Model) {
     let Some(pid) = model.demo.as_ref().and_then(|d| d.pid).filter(|_| model.ui.follow_demo) else {
         return;
@@ -45,7 +45,7 @@ fn follow_demo(model: &mut Model) {
         .world()
         .processes
         .iter()
-        // NVML may list it before its channel is found; that row has no blocks to show.
+        // NVML may list it before its channel is found, but that row has no blocks to show.
         .find(|p| p.pid == pid && p.state.alive() && matches!(p.id.owner, Owner::Channel(_)))
         .map(|p| p.id)
     else {
@@ -57,7 +57,7 @@ fn follow_demo(model: &mut Model) {
     model.ui.blocks = BlocksUi::default();
 }
 
-/// A process that only NVML knew begins to publish: its row is another one from then on, and stays selected.
+/// Keeps a process selected when it begins to publish, which gives its row another identity.
 fn follow_publisher(model: &mut Model) {
     let Some(ProcessId {
         device,
@@ -74,7 +74,7 @@ fn follow_publisher(model: &mut Model) {
     }
 }
 
-/// Whether a row passes the filter, given in lower case. Words must all be found, anywhere.
+/// Checks whether a row passes a filter, which is in lower case. Each word must be in some field.
 fn matches(process: &Process, needle: &str) -> bool {
     let (pid, job, state) = (process.pid.to_string(), process.job_text(), process.state_text());
     let fields = [
@@ -90,8 +90,8 @@ fn matches(process: &Process, needle: &str) -> bool {
         .all(|word| fields.iter().any(|field| field.to_lowercase().contains(word)))
 }
 
-/// Figures that are not available come last in either direction; ties are broken by identity, so that rows never
-/// dance.
+/// Compares two rows. Figures that are not available come last in either direction. Ties are broken by identity, so that rows
+/// do not change places.
 fn compare(a: &Process, b: &Process, sort: Sort) -> Ordering {
     let directed = |order: Ordering| if sort.descending { order.reverse() } else { order };
     let order = match sort.column {
@@ -106,7 +106,7 @@ fn compare(a: &Process, b: &Process, sort: Sort) -> Ordering {
             (None, None) => Ordering::Equal,
         },
     };
-    // Black boxes do not compete with the living, and the newest is what somebody looks for.
+    // Black boxes come after live processes, the newest first.
     let ended = |p: &Process| p.ended.map(|ended| ended.at);
     let newest = match a.state.alive() || b.state.alive() {
         true => Ordering::Equal,
@@ -124,7 +124,7 @@ fn number(process: &Process, column: Column) -> Option<f64> {
     let figures = process.figures.as_ref();
     let bytes = |reading: &Reading<u64>| reading.value().map(|&n| n as f64);
     match column {
-        // A publisher that NVML does not list still ranks by what it holds.
+        // A publisher without a figure of NVML's ranks by what it reserved.
         Column::Nvml => bytes(&process.nvml).or(figures.map(|f| f.reserved as f64)),
         Column::Reserved => figures.map(|f| f.reserved as f64),
         Column::Allocated => figures.map(|f| f.allocated as f64),

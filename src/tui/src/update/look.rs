@@ -1,5 +1,5 @@
-//! Whether a sample changed anything on the screen. Most samples of a quiet machine do not, and drawing is what the
-//! dashboard spends most of its time on.
+//! Decides whether a sample changed anything on the screen. Most samples of an idle machine do not, and the dashboard spends
+//! most of its time drawing.
 
 use gpumem_channel::SegmentMap;
 use gpumem_text::units;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use crate::model::{DeviceKey, Model, ProcessId, SourceId, View, World};
 
-/// What is compared before and after a sample, besides the worlds themselves.
+/// What is compared before and after a sample, besides the worlds.
 #[derive(Debug)]
 pub(super) struct Look {
-    /// Graphs move with time as well.
+    /// The right edges of the devices' graphs, which move with time.
     edges: Vec<Option<u64>>,
-    /// A source that is late is said to be.
+    /// The sources that are marked as late.
     stale: Vec<SourceId>,
     selected: (Option<ProcessId>, Option<DeviceKey>),
     rows: Vec<usize>,
     segments: Vec<Arc<SegmentMap>>,
-    /// How long the block under the cursor has been what it is, as the view says it.
+    /// The age of the block under the cursor, as the view shows it.
     age: String,
 }
 
 impl Look {
-    /// The model before a sample.
+    /// Records the model before a sample.
     pub(super) fn of(model: &Model) -> Look {
         let map = model.map.as_ref().filter(|_| shows_map(model));
         Look {
@@ -35,7 +35,7 @@ impl Look {
         }
     }
 
-    /// Whether the sample that came since changed nothing that the open view shows; `before` is the world before it.
+    /// Checks whether the sample since then changed nothing that the open view shows. `before` is the world before it.
     pub(super) fn holds(&self, before: &World, model: &Model) -> bool {
         // The timeline's window moves with every sample.
         model.ui.view != View::Timeline
@@ -48,7 +48,7 @@ impl Look {
             && before.looks_like(&model.live)
     }
 
-    /// A reader hands out the same `Arc` for a segment that did not change.
+    /// Checks whether the block map is the same. A reader returns the same `Arc` for a segment that did not change.
     fn same_map(&self, model: &Model) -> bool {
         let map = model.map.as_ref().filter(|_| shows_map(model));
         let now = map.map_or(&[][..], |map| &map.segments);

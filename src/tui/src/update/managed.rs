@@ -50,10 +50,10 @@ pub(super) fn divide(devices: &mut [Device], inputs: &Inputs, managed: &ManagedW
         key,
         memory,
         processes,
-        alone,
+        exclusive,
     } in told(inputs)
     {
-        let (Reading::Value(memory), Reading::Value(list), true) = (memory, processes, alone) else {
+        let (Reading::Value(memory), Reading::Value(list), true) = (memory, processes, exclusive) else {
             continue;
         };
         let known = list

@@ -4,14 +4,14 @@ use gpumem_channel::{Block, Life};
 
 use crate::model::{BlockMap, DeviceKey, MapGeometry, MapLayout, Model, Move, Owner, mapped};
 
-/// Builds the map of the selected process from what is shown (frozen or live).
+/// Builds the map of the selected process from the world that is shown, frozen or live.
 pub(super) fn refresh(model: &mut Model) {
     if !current(model) {
         model.map = build(model);
     }
 }
 
-/// Whether the map is the newest already: it is of thousands of segments, and NVML's samples do not change it.
+/// Checks whether the map is up to date. It may have thousands of segments, so it is not rebuilt for other sources' samples.
 fn current(model: &Model) -> bool {
     let (Some(map), Some(id)) = (&model.map, model.ui.process) else {
         return false;
@@ -33,7 +33,7 @@ fn build(model: &Model) -> Option<BlockMap> {
     let segments = &snapshot.devices[index].segments;
     let figures = channel.figures.get(index).and_then(Option::as_ref);
     if segments.is_empty() && snapshot.life != Life::Alive && figures.is_some_and(|f| f.segments > 0) {
-        // A black box whose blocks are read only once it is selected: they come with the next sample.
+        // The blocks of a black box are read once it is selected, and come with the next sample.
         return None;
     }
     let blocks = segments.iter().map(|s| s.blocks.len()).sum();
@@ -56,7 +56,7 @@ fn build(model: &Model) -> Option<BlockMap> {
     })
 }
 
-/// Moves the cursor by what is seen on screen. Always ends on a block, if there is one.
+/// Moves the cursor as drawn on the screen. It always ends on a block, if there is one.
 pub(super) fn step(model: &mut Model, step: Move) {
     let Some(map) = &model.map else { return };
     let Some((segment, block)) = model.cursor_block() else {
@@ -82,8 +82,8 @@ pub(super) fn step(model: &mut Model, step: Move) {
     }
 }
 
-/// To another line, in the same column as far as that line has one. `to` says which line, given the cursor's and the
-/// last. `None`: the cursor is there already.
+/// Returns the address in the same column of another line, or in that line's nearest column. `to` returns the line, given the
+/// cursor's and the last. `None` if the cursor is on that line already.
 fn up_or_down(
     map: &BlockMap,
     layout: MapLayout,
@@ -94,11 +94,11 @@ fn up_or_down(
     let (line, column) = layout.place(map, segment, here);
     let target = Some(to(line, last)).filter(|&target| target != line)?;
     let addr = layout.address(map, target, column)?;
-    // The cursor keeps its column: it stands on a cell of a block rather than on the block's first byte.
+    // The cursor keeps its column, so it may be inside a block and not on its first byte.
     map.nearest(addr).map(|(_, block)| addr.max(block.addr))
 }
 
-/// To the next block, or the next cell where blocks are smaller than cells; to a block's first byte.
+/// Returns the first byte of the next or previous block. Where blocks are smaller than cells, it moves by a cell at least.
 fn sideways(map: &BlockMap, segment: usize, block: &Block, here: u64, cell: u64, right: bool) -> Option<u64> {
     let cell = cell.max(1);
     let position = position_of(map, segment, here);
@@ -114,14 +114,14 @@ fn sideways(map: &BlockMap, segment: usize, block: &Block, here: u64, cell: u64,
     map.nearest(addr).map(|(_, block)| block.addr)
 }
 
-/// Puts the cursor on the block at an address (a click); on no block it stays.
+/// Moves the cursor to an address that was clicked, if there is a block.
 pub(super) fn point_at(model: &mut Model, addr: u64) {
     if model.map.as_ref().is_some_and(|map| map.at(addr).is_some()) {
         model.ui.blocks.cursor = Some(addr);
     }
 }
 
-/// Segments lie anywhere in the address space; the map shows them end to end. This is the place on that line.
+/// Returns the position of an address when all segments are laid end to end.
 fn position_of(map: &BlockMap, segment: usize, addr: u64) -> u64 {
     let before = map.segments[..segment]
         .iter()
@@ -129,7 +129,7 @@ fn position_of(map: &BlockMap, segment: usize, addr: u64) -> u64 {
     before.saturating_add(addr.saturating_sub(map.segments[segment].segment.addr))
 }
 
-/// The address at a place on that line.
+/// Returns the address at such a position.
 fn address_of(map: &BlockMap, position: u64) -> Option<u64> {
     let mut rest = position;
     for segment in &map.segments {

@@ -1,6 +1,7 @@
-//! The only place where state changes: [`update`] takes an event, changes the model and says what has to be done.
+//! The only place where state changes: [`update`] takes an event, changes the model and returns what has to be done.
 //!
-//! Pure but for the model it is given: no clock (time comes with the event), no I/O (that is what effects are for).
+//! Apart from the model it is pure: it reads no clock, since the time comes with the event, and it does no I/O, which is what
+//! effects are for.
 
 mod blocks;
 mod demo;
@@ -34,15 +35,15 @@ use crate::model::{
 
 use look::Look;
 
-/// How long a message stays.
+/// How long a message is shown.
 const TOAST: Nanos = 5 * SECOND;
 
-/// Exit code for a terminal that went away, as if by SIGHUP.
+/// Exit code for a terminal that is gone: that of SIGHUP.
 const TERMINAL_GONE: u8 = 128 + 1;
 
 /// Applies an event that happened at `now`.
 pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect> {
-    // A clock that jumps back must not make ages negative.
+    // Ages must not become negative if the clock goes back.
     model.now = model.now.max(now);
     match event {
         Event::Key(key) => keys::press(model, key),
@@ -52,8 +53,8 @@ pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect>
             (model.ui.term.width, model.ui.term.height) = (width, height);
             vec![Effect::Draw]
         }
-        Event::Sampled(sampled) => take(model, *sampled),
-        Event::Demo(news) => demo::hear(model, news),
+        Event::Sampled(sampled) => take_sample(model, *sampled),
+        Event::Demo(event) => demo::handle(model, event),
         Event::Drawn(hits) => {
             model.ui.hits = hits;
             Vec::new()
@@ -66,8 +67,8 @@ pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect>
     }
 }
 
-/// Keeps a sample, and lets what it tells of the time since the one before into the devices' histories.
-fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
+/// Stores a sample, and adds its glances and marks to the histories of the devices.
+fn take_sample(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
     let look = Look::of(model);
     let (source, at) = (sampled.sample.source(), sampled.taken.at);
     let mut events = None;
@@ -76,7 +77,7 @@ fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
         file_glances(model, std::mem::take(&mut sample.glances));
         remember_living(&mut model.inputs, sample);
     }
-    // Most look-ups find what the one before did, and to derive everything anew takes long where thousands publish.
+    // Most look-ups find the same processes as before, and deriving everything again is slow when thousands publish.
     let same = matches!(&sampled.sample, Sample::Processes(found) if *found == model.inputs.processes);
     let mut managed = None;
     if let Sample::Managed(sample) = &mut sampled.sample {
@@ -90,7 +91,7 @@ fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
         model.live.times.clone_from(&model.inputs.times);
         return Vec::new();
     }
-    // What was the first row of those that publish need not be that of all, and nobody has chosen yet.
+    // The first row among publishers need not be the first of all rows, and the user has not selected one yet.
     let chosen = model.ui.device.is_some() || model.ui.view != View::Overview || model.paused();
     if first && source == SourceId::Nvml && !chosen {
         model.ui.process = None;
@@ -98,15 +99,15 @@ fn take(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
     let mut effects = derive(model, source, &look);
     if let Some((marks, lost)) = events {
         file_marks(model, marks, (at, lost));
-        // Who begins with a demo is to see its keys.
+        // In the Demo view the message would cover the keys of the demo.
         if first && model.ui.toast.is_none() && model.ui.view != View::Demo {
-            effects.extend(tell_of_the_past(model));
+            effects.extend(mention_black_boxes(model));
         }
     }
     effects
 }
 
-/// Does what was asked for. What the open view has no use for does what it does everywhere.
+/// Performs an action: in the open view, or as everywhere if the view does not use it.
 fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     let used = match model.ui.view {
         View::Overview => overview::act(model, action),
@@ -118,7 +119,7 @@ fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     used.unwrap_or_else(|| keys::everywhere(model, action))
 }
 
-/// Notes which channels are alive, and forgets those whose files are gone.
+/// Records which channels are alive, and forgets those that do not exist any more.
 fn remember_living(inputs: &mut Inputs, sample: &ChannelSample) {
     let there: HashSet<ChannelKey> = sample.channels.iter().map(|c| c.key).collect();
     inputs.seen_alive.retain(|key| there.contains(key));
@@ -126,8 +127,8 @@ fn remember_living(inputs: &mut Inputs, sample: &ChannelSample) {
     inputs.seen_alive.extend(living.map(|c| c.key));
 }
 
-/// Says once that there are black boxes that are not listed.
-fn tell_of_the_past(model: &mut Model) -> Vec<Effect> {
+/// Shows a message that there are black boxes that are not listed.
+fn mention_black_boxes(model: &mut Model) -> Vec<Effect> {
     let text = match model.live.past.len() {
         0 => return Vec::new(),
         1 => "1 program that ended left its black box: b lists it".to_owned(),
@@ -137,14 +138,14 @@ fn tell_of_the_past(model: &mut Model) -> Vec<Effect> {
     toast(model, Severity::Info, text)
 }
 
-/// A sample came: derives everything from it once, and draws if that changes what is shown (and not frozen).
+/// Derives everything from a new sample, and draws if that changes what is shown.
 fn derive(model: &mut Model, fresh: SourceId, look: &Look) -> Vec<Effect> {
     let selected = model.ui.process;
     let before = join::rebuild(model, fresh);
     let mut effects = demo::start_without_gpu(model);
     if !model.paused() {
         relist(model);
-        effects.extend(tell_who_is_gone(model, &before, selected));
+        effects.extend(report_lost_selection(model, &before, selected));
         if !look.holds(&before, model) {
             effects.push(Effect::DrawSoon);
         }
@@ -152,13 +153,13 @@ fn derive(model: &mut Model, fresh: SourceId, look: &Look) -> Vec<Effect> {
     effects
 }
 
-/// Says that another process is selected than before, where nobody chose it: the one that was is not in the world any more.
-fn tell_who_is_gone(model: &mut Model, before: &World, selected: Option<ProcessId>) -> Vec<Effect> {
+/// Shows a message if another process is selected because the selected one is gone.
+fn report_lost_selection(model: &mut Model, before: &World, selected: Option<ProcessId>) -> Vec<Effect> {
     let same = |p: &&Process| Some(p.id) == selected;
     let Some(gone) = before.processes.iter().find(same) else {
         return Vec::new();
     };
-    // Who begins to publish has another row, and goes on.
+    // A process that begins to publish has another row with the same pid.
     let now = model.selected_process().filter(|now| now.pid != gone.pid);
     let (Some(now), None) = (now, model.world().processes.iter().find(same)) else {
         return Vec::new();
@@ -168,14 +169,14 @@ fn tell_who_is_gone(model: &mut Model, before: &World, selected: Option<ProcessI
     toast(model, Severity::Info, text)
 }
 
-/// Everything that depends on what is shown and selected.
+/// Rebuilds everything that depends on what is shown and selected.
 fn relist(model: &mut Model) {
     list::refresh(model);
     map::refresh(model);
     tags::refresh(model);
 }
 
-/// Files what was held between the last two samples with the devices it was held on.
+/// Adds glances to the histories of their devices.
 fn file_glances(model: &mut Model, glances: Vec<Glance>) {
     let mut devices = by_key(model);
     for glance in glances {
@@ -190,7 +191,7 @@ fn file_glances(model: &mut Model, glances: Vec<Glance>) {
     }
 }
 
-/// Files new events with the devices they happened on, and how many were lost until now.
+/// Adds new marks, and the number of events that were lost before `now`, to the histories of their devices.
 fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(ChannelKey, u64)>)) {
     let published = std::mem::take(&mut model.live.published);
     let channels: HashMap<ChannelKey, &Channel> = published.iter().map(|c| (c.key, c)).collect();
@@ -207,7 +208,7 @@ fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(Cha
             let Some(device) = devices.get_mut(&key) else {
                 continue;
             };
-            // They may have been of any of them, and are counted once.
+            // They may belong to any of its devices. They are counted once.
             device.history.lost_until = now;
             if index == 0 {
                 device.history.marks_lost = device.history.marks_lost.saturating_add(count);
@@ -217,19 +218,19 @@ fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(Cha
     model.live.published = published;
 }
 
-/// The devices by what makes them the same ones.
+/// Returns the devices by their identity.
 fn by_key(model: &mut Model) -> HashMap<DeviceKey, &mut Device> {
     model.live.devices.iter_mut().map(|d| (d.key, d)).collect()
 }
 
-/// Time passed. Draws only when that shows: a message goes, or a source has just become stale.
+/// Handles a tick. Draws if a message expires, if a source is late, or while paused.
 fn tick(model: &mut Model) -> Vec<Effect> {
     let mut effects = Vec::new();
     if model.ui.toast.as_ref().is_some_and(|t| t.until <= model.now) {
         model.ui.toast = None;
         effects.push(Effect::Draw);
     }
-    // What is frozen grows older.
+    // The shown age of frozen figures grows.
     if model.paused() || !model.live.stale(model.now).is_empty() {
         effects.push(Effect::DrawSoon);
     }

@@ -1,4 +1,4 @@
-//! What the mouse does: a click means what the view said lies under it.
+//! Handles the mouse. The view has recorded the target of each area of the screen.
 
 use crate::event::{Effect, Mouse, MouseAction};
 use crate::model::{Model, Popup, Target, View};
@@ -17,7 +17,7 @@ pub(super) fn act(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     let hit = model.ui.hits.at(mouse.x, mouse.y);
     if model.ui.popup.is_some() {
-        // Outside its entries a click closes the popup, as Esc does.
+        // A click outside its entries closes the popup, as Esc does.
         return match hit {
             Some((Target::Entry(n), _)) => popup::pick(model, n),
             _ => popup::close(model),

@@ -5,7 +5,7 @@ use crate::model::{Action, BlocksUi, Model, Move, Process, ProcessId, Severity, 
 
 use super::{map, tags, toast};
 
-/// Does what was asked for, if it is of use here.
+/// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     let page = isize::from(model.ui.hits.page.max(2) as i16 - 1);
     match action {
@@ -17,7 +17,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::Move(Move::Last) => select_row(model, isize::MAX),
         Action::Move(Move::Left) => select_device(model, -1),
         Action::Move(Move::Right) => select_device(model, 1),
-        // What is selected is not seen.
+        // The selected process is not visible.
         Action::Enter if model.rows.is_empty() => {}
         Action::Enter if has_blocks(model) => model.ui.view = View::Blocks,
         Action::Enter => return Some(why_no_map(model)),
@@ -26,7 +26,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     Some(vec![Effect::Draw])
 }
 
-/// Whether the selected process has a map, read or not.
+/// Checks whether the selected process has a block map, even if it was not read yet.
 pub(super) fn has_blocks(model: &Model) -> bool {
     let unread = |p: &Process| p.has_unread_blocks(model.map.as_ref());
     model.map.is_some() || model.selected_process().is_some_and(unread)
@@ -43,7 +43,7 @@ fn why_no_map(model: &mut Model) -> Vec<Effect> {
     }
 }
 
-/// Moves the selection by rows. Also when the selected process is filtered out: then to an end of the list.
+/// Moves the selection by rows. If the selected process is not listed, an end of the list is selected.
 pub(super) fn select_row(model: &mut Model, by: isize) {
     let count = model.rows.len();
     let Some(last) = count.checked_sub(1) else { return };

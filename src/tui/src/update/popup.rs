@@ -1,20 +1,20 @@
-//! What keys do in a popup.
+//! Handles keys and clicks in a popup.
 
 use crate::event::{Effect, Key};
 use crate::model::{Column, Model, Popup, Sort};
 
 use super::{demo, relist};
 
-/// How far a move goes.
+/// A move of the selection or of the text.
 enum Move {
     By(isize),
     First,
     Last,
 }
 
-/// A key while a popup is open.
+/// Handles a key while a popup is open.
 pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
-    // What does not fit has the whole screen, two lines of it the frame's; the last line is seen again as the first.
+    // A popup that has to scroll covers the whole screen, less two lines of its frame. A page keeps one line.
     let page = model.ui.term.height.saturating_sub(3).max(1) as isize;
     let movement = match key {
         Key::Up | Key::Char('k') => Move::By(-1),
@@ -36,7 +36,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     vec![Effect::Draw]
 }
 
-/// Entry `n` was chosen by number or click.
+/// Chooses entry `n`, by number or click.
 pub(super) fn pick(model: &mut Model, n: usize) -> Vec<Effect> {
     let last = last_entry(model);
     match &mut model.ui.popup {
@@ -46,13 +46,13 @@ pub(super) fn pick(model: &mut Model, n: usize) -> Vec<Effect> {
     accept(model)
 }
 
-/// Moves the selection by the wheel.
+/// Moves the selection or the text by the wheel.
 pub(super) fn wheel(model: &mut Model, by: isize) -> Vec<Effect> {
     shift(model, &Move::By(by));
     vec![Effect::Draw]
 }
 
-/// Closes the popup, changing nothing.
+/// Closes the popup without choosing anything.
 pub(super) fn close(model: &mut Model) -> Vec<Effect> {
     model.ui.popup = None;
     vec![Effect::Draw]
@@ -71,7 +71,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
     }
 }
 
-/// Sorts by a column; by the same column again turns the order round.
+/// Sorts by a column, or reverses the order if it is sorted by that column already.
 pub(super) fn sort_by(model: &mut Model, column: Column) {
     let same = model.order() == column;
     model.ui.sort = Sort {

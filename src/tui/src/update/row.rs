@@ -1,4 +1,4 @@
-//! One row of the process table from a channel, or from NVML's list alone.
+//! Builds a row of the process table from a channel, or from NVML's list alone.
 
 use std::collections::HashMap;
 
@@ -14,12 +14,12 @@ use super::devices::told;
 
 const MINUTE: Nanos = 60 * SECOND;
 
-/// A row for each channel and each device it publishes, on the devices that are shown. A black box on a device that is
-/// not shown (its simulated device ended with it) has a row too, unless the user asked for other devices only.
+/// Builds a row for each channel and each of its devices that is shown. A black box has a row even if its device is not shown,
+/// as a simulated device ends with its program, unless the user asked for other devices only.
 pub(super) fn published(
     inputs: &Inputs,
     shown: &HashMap<DeviceKey, &Device>,
-    people: &HashMap<u32, &HostProcess>,
+    host_processes: &HashMap<u32, &HostProcess>,
     setup: &Setup,
 ) -> Vec<Process> {
     let mut rows = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn published(
             };
             if device.is_some() || (channel.snapshot.life != Life::Alive && wanted) {
                 let label = device.map_or_else(|| published.name.clone(), |d| d.label.clone());
-                let mut row = of_channel(channel, index, key, label, people, (setup, at));
+                let mut row = of_channel(channel, index, key, label, host_processes, (setup, at));
                 row.nvml = not_listed(&row, inputs);
                 rows.push(row);
             }
@@ -50,7 +50,7 @@ fn of_channel(
     index: usize,
     key: DeviceKey,
     device_label: String,
-    people: &HashMap<u32, &HostProcess>,
+    host_processes: &HashMap<u32, &HostProcess>,
     (setup, now): (&Setup, Nanos),
 ) -> Process {
     let identity = &channel.snapshot.identity;
@@ -69,7 +69,7 @@ fn of_channel(
         }
         (Life::Alive, None) => ProcessState::Publishing,
     };
-    let person = host_process(channel, people).filter(|_| state.alive());
+    let host = host_process(channel, host_processes).filter(|_| state.alive());
     Process {
         id: ProcessId {
             device: key,
@@ -77,15 +77,15 @@ fn of_channel(
         },
         pid: channel.pid.unwrap_or(identity.pid),
         device_label,
-        user: person.map_or_else(|| user_name(identity.uid, setup), |p| p.user.clone()),
-        command: person.map_or_else(|| identity.program.clone(), |p| p.command.clone()),
+        user: host.map_or_else(|| user_name(identity.uid, setup), |p| p.user.clone()),
+        command: host.map_or_else(|| identity.program.clone(), |p| p.command.clone()),
         job: identity.job.clone(),
         rank: identity.rank,
         nvml: Reading::Pending,
         figures,
         managed: Reading::Pending,
         state,
-        stopped: person.map(|p| p.stopped),
+        stopped: host.map(|p| p.stopped),
         mps: false,
         simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
         ended: channel.last_sign.map(|at| Ended {
@@ -95,18 +95,18 @@ fn of_channel(
     }
 }
 
-/// Why a channel is not believed to be the process that it says to be.
+/// Describes why a channel's claim to be a process does not hold.
 fn dispute(channel: &Channel, setup: &Setup) -> String {
     let owner = user_name(channel.snapshot.identity.uid, setup);
     let process = channel.disputed.map_or_else(String::new, |pid| format!(" {pid}"));
     format!("the channel of user {owner} claims to be process{process}, which another user owns")
 }
 
-/// The publisher's entry in the process table: same pid and, where both are known, the same start time.
-fn host_process<'a>(channel: &Channel, people: &HashMap<u32, &'a HostProcess>) -> Option<&'a HostProcess> {
-    let person = *people.get(&channel.pid?)?;
+/// Returns the publisher's entry in the process table: the same pid and, if both are known, the same start time.
+fn host_process<'a>(channel: &Channel, host_processes: &HashMap<u32, &'a HostProcess>) -> Option<&'a HostProcess> {
+    let host = *host_processes.get(&channel.pid?)?;
     let started = channel.snapshot.identity.start_time;
-    (started == 0 || person.start_time == 0 || person.start_time == started).then_some(person)
+    (started == 0 || host.start_time == 0 || host.start_time == started).then_some(host)
 }
 
 fn user_name(uid: u32, setup: &Setup) -> String {
@@ -117,7 +117,7 @@ fn user_name(uid: u32, setup: &Setup) -> String {
     }
 }
 
-/// Why a publisher has no figure of NVML's, as long as NVML's list does not name it.
+/// Returns why a publisher has no figure of NVML's if NVML does not list it.
 fn not_listed(row: &Process, inputs: &Inputs) -> Reading<u64> {
     if row.simulated {
         return Reading::NotSupported;
@@ -142,24 +142,24 @@ fn not_listed(row: &Process, inputs: &Inputs) -> Reading<u64> {
     }
 }
 
-/// A row for a process that only NVML tells of.
+/// Builds a row for a process that is known only from NVML.
 pub(super) fn unpublished(
     listed: &GpuProcess,
     device: &Device,
-    people: &HashMap<u32, &HostProcess>,
+    host_processes: &HashMap<u32, &HostProcess>,
     setup: &Setup,
 ) -> Process {
-    let person = people.get(&listed.pid);
-    let ours = setup.root || person.is_none_or(|p| p.user == setup.user);
+    let host = host_processes.get(&listed.pid);
+    let ours = setup.root || host.is_none_or(|p| p.user == setup.user);
     Process {
         id: ProcessId {
             device: device.key,
-            owner: Owner::Pid(listed.pid, person.map_or(0, |p| p.start_time)),
+            owner: Owner::Pid(listed.pid, host.map_or(0, |p| p.start_time)),
         },
         pid: listed.pid,
         device_label: device.label.clone(),
-        user: person.map_or_else(String::new, |p| p.user.clone()),
-        command: person.map_or_else(String::new, |p| p.command.clone()),
+        user: host.map_or_else(String::new, |p| p.user.clone()),
+        command: host.map_or_else(String::new, |p| p.command.clone()),
         job: String::new(),
         rank: None,
         nvml: listed.used.clone(),
@@ -170,7 +170,7 @@ pub(super) fn unpublished(
         } else {
             ProcessState::OtherUser
         },
-        stopped: person.map(|p| p.stopped),
+        stopped: host.map(|p| p.stopped),
         mps: listed.mps,
         simulated: false,
         ended: None,

@@ -1,16 +1,16 @@
-//! Follows what the selected process allocates for.
+//! Records what the selected process allocates by tag.
 
 use crate::model::{Model, TagPast, View};
 
-/// Up to so many blocks it is followed whatever is looked at, so that the timeline has a past when it is opened; summing
-/// up more takes too long to be done unasked.
-const CHEAP: usize = 20_000;
+/// Most blocks that are summed up in every view, so that the Timeline has a history when it is opened. More are summed up
+/// only while it is shown by tag, since that takes long.
+const MAX_BLOCKS_IN_BACKGROUND: usize = 20_000;
 
-/// Takes the map of the selected process, if it is newer than the last one.
+/// Adds a point for the map of the selected process, if that is newer than the last one.
 pub(super) fn refresh(model: &mut Model) {
     let Some(map) = &model.map else { return };
     let asked = model.ui.view == View::Timeline && model.ui.timeline.by_tag;
-    if map.blocks > CHEAP && !asked {
+    if map.blocks > MAX_BLOCKS_IN_BACKGROUND && !asked {
         return;
     }
     let past = model.tags.take().filter(|past| past.process == map.process);

@@ -1,11 +1,11 @@
-//! The Timeline: moves through time, and chooses what is stacked.
+//! The Timeline: scrolls through time, and chooses what is stacked.
 
 use crate::event::Effect;
 use crate::model::{Action, Model, Move, Nanos, Process, Severity, TimelineUi};
 
 use super::{overview, toast};
 
-/// Does what was asked for, if it is of use here.
+/// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     let quarter = model.ui.timeline.span / 4;
     match action {
@@ -24,7 +24,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     Some(vec![Effect::Draw])
 }
 
-/// Looks at another device, by tag at whoever publishes there.
+/// Selects another device. When stacked by tag, also selects a process that publishes on it.
 fn show_device(model: &mut Model, by: isize) {
     overview::select_device(model, by);
     if model.ui.timeline.by_tag {
@@ -32,8 +32,8 @@ fn show_device(model: &mut Model, by: isize) {
     }
 }
 
-/// Selects the first process listed that publishes on the device that is looked at, if the selected one is not on it. Whether
-/// there is one.
+/// Selects the first listed process that publishes on the selected device, if the selected process is not on it. Returns
+/// `false` if there is none.
 fn select_publisher(model: &mut Model) -> bool {
     let Some(device) = model.selected_device().map(|d| d.key) else {
         return true;
@@ -49,7 +49,7 @@ fn select_publisher(model: &mut Model) -> bool {
     there.is_some()
 }
 
-/// Stacks by tag, or by state again.
+/// Toggles between stacking by tag and by state.
 fn by_tag(model: &mut Model) -> Vec<Effect> {
     model.ui.timeline.by_tag = !model.ui.timeline.by_tag;
     if !model.ui.timeline.by_tag {
@@ -58,16 +58,16 @@ fn by_tag(model: &mut Model) -> Vec<Effect> {
     if !select_publisher(model) {
         model.ui.timeline.by_tag = false;
         let label = model.selected_device().map(|d| d.label.clone()).unwrap_or_default();
-        let text = format!("{label}: nobody who publishes there is listed");
+        let text = format!("{label}: no listed program publishes there");
         return toast(model, Severity::Info, text);
     }
-    // Of many blocks tags are summed up only now that they are asked for.
+    // The tags of many blocks are summed up only once they are shown.
     overview::select_process(model, model.ui.process);
     let any = model
         .tags
         .as_ref()
         .is_some_and(|t| Some(t.process) == model.ui.process && t.any());
-    // What a black box tells of them is read once it is selected.
+    // The blocks of a black box are read once it is selected.
     let unread = |p: &Process| p.has_unread_blocks(model.map.as_ref());
     if !any && !model.selected_process().is_some_and(unread) {
         let text = match model.selected_process() {
@@ -78,7 +78,7 @@ fn by_tag(model: &mut Model) -> Vec<Effect> {
                     ""
                 };
                 let name = model.world().name_of(process);
-                format!("{name} gives its memory no tags (scopes in Rust and C){next}")
+                format!("{name} does not tag its memory (with scopes in Rust or C){next}")
             }
             None => "no process is selected: 1 lists them".to_owned(),
         };
@@ -98,7 +98,7 @@ fn change_span(model: &mut Model, by: isize) {
     pan(model, |back| back);
 }
 
-/// Moves the right edge, never beyond the oldest sample.
+/// Moves the right edge, but not so far that the span begins before the oldest sample.
 fn pan(model: &mut Model, to: impl Fn(Nanos) -> Nanos) {
     let span = model.ui.timeline.span;
     let known = model.selected_device().map_or(0, |d| d.history.reach());

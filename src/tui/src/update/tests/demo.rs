@@ -1,4 +1,4 @@
-//! The demo's child, from start to end.
+//! The demo and its child process.
 
 use gpumem_probe::NvmlState;
 
@@ -6,7 +6,7 @@ use super::sample::*;
 use crate::event::{DemoEvent, Effect, Event, Key, Mouse, MouseAction};
 use crate::model::*;
 
-fn told(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
+fn send(model: &mut Model, news: DemoEvent) -> Vec<Effect> {
     feed(model, [Event::Demo(news)])
 }
 
@@ -27,8 +27,8 @@ fn running() -> Model {
         device: "sim".into(),
         ..Demo::default()
     };
-    told(&mut model, DemoEvent::Spawned { pid: 77 });
-    told(&mut model, DemoEvent::Start(Box::new(start)));
+    send(&mut model, DemoEvent::Spawned { pid: 77 });
+    send(&mut model, DemoEvent::Start(Box::new(start)));
     model
 }
 
@@ -52,26 +52,29 @@ fn step(number: u64, choices: &[&str]) -> DemoEvent {
 }
 
 #[test]
-fn goes_on_step_by_step_and_takes_a_fix() {
+fn stepped_demo_advances_and_takes_a_fix() {
     let mut model = running();
-    assert_eq!(press(&mut model, &[Key::Char(' ')])[0], Effect::TellDemo("next".into()));
+    assert_eq!(
+        press(&mut model, &[Key::Char(' ')])[0],
+        Effect::SendToDemo("next".into())
+    );
     assert_eq!(
         press(&mut model, &[Key::Char('f')]),
         [Effect::Draw],
         "nothing to fix yet"
     );
     assert!(model.ui.popup.is_none());
-    told(&mut model, step(1, &["release", "remap"]));
+    send(&mut model, step(1, &["release", "remap"]));
     let effects = press(&mut model, &[Key::Char('f'), Key::Enter]);
-    assert_eq!(effects[0], Effect::TellDemo("fix remap".into()), "the default");
+    assert_eq!(effects[0], Effect::SendToDemo("fix remap".into()), "the default");
     assert!(model.demo.as_ref().unwrap().choices.is_empty(), "a fix is chosen once");
     let outcome = DemoOutcome {
         failed_before: Some(true),
         succeeded_after: Some(true),
         ..DemoOutcome::default()
     };
-    told(&mut model, DemoEvent::Result { ok: true, outcome });
-    told(&mut model, DemoEvent::Exited("exit code 0".into()));
+    send(&mut model, DemoEvent::Result { ok: true, outcome });
+    send(&mut model, DemoEvent::Exited("exit code 0".into()));
     let demo = model.demo.as_ref().unwrap();
     assert_eq!(
         (&demo.phase, demo.pid, demo.steps.len()),
@@ -80,7 +83,7 @@ fn goes_on_step_by_step_and_takes_a_fix() {
 }
 
 #[test]
-fn its_text_scrolls_to_its_ends_and_begins_anew_with_a_step() {
+fn text_scrolls_to_its_ends_and_resets_with_a_step() {
     let mut model = running();
     model.ui.hits.told = TextGeometry {
         above: 3,
@@ -94,7 +97,7 @@ fn its_text_scrolls_to_its_ends_and_begins_anew_with_a_step() {
     assert_eq!(after(&[Key::PageDown]), 5);
     assert_eq!(after(&[Key::PageDown]), 8);
     assert_eq!(after(&[Key::PageUp, Key::PageUp, Key::PageUp]), -3);
-    told(&mut model, step(1, &[]));
+    send(&mut model, step(1, &[]));
     assert_eq!(model.ui.demo_scroll, 0);
     let wheel = Mouse {
         x: 0,
@@ -105,9 +108,9 @@ fn its_text_scrolls_to_its_ends_and_begins_anew_with_a_step() {
     assert_eq!(model.ui.demo_scroll, 1);
 }
 
-/// What is shown on a machine without a GPU may have no place to publish.
+/// A simulated run on a machine without a GPU may find no directory to publish in.
 #[test]
-fn a_simulation_that_cannot_be_seen_is_not_said_to_be_shown() {
+fn simulation_that_cannot_publish_is_reported() {
     let mut model = model();
     feed(
         &mut model,
@@ -115,7 +118,7 @@ fn a_simulation_that_cannot_be_seen_is_not_said_to_be_shown() {
     );
     let toast = |model: &Model| model.ui.toast.clone().unwrap().text;
     assert!(toast(&model).contains("showing a simulated training run"));
-    told(
+    send(
         &mut model,
         DemoEvent::Unpublished("/x: it belongs to another user".into()),
     );
@@ -126,7 +129,7 @@ fn a_simulation_that_cannot_be_seen_is_not_said_to_be_shown() {
 }
 
 #[test]
-fn the_list_begins_at_the_demo_that_ran_last() {
+fn list_selects_the_demo_that_ran_last() {
     let mut model = running();
     model.setup.demos = ["fragmentation", "train"]
         .map(|name| DemoInfo {
@@ -136,13 +139,13 @@ fn the_list_begins_at_the_demo_that_ran_last() {
         .into();
     model.demo.as_mut().unwrap().name = "train".into();
     model.ui.demo_entry = 0;
-    told(&mut model, DemoEvent::Spawned { pid: 78 });
+    send(&mut model, DemoEvent::Spawned { pid: 78 });
     press(&mut model, &[Key::Char('x')]);
     assert_eq!(model.ui.demo_entry, 1);
 }
 
 #[test]
-fn its_process_is_selected_once_when_it_appears() {
+fn demo_process_is_selected_once_when_it_appears() {
     let mut model = running();
     let mut list = model.inputs.channels.channels.clone();
     list.push(channel(77, &[&[(MIB, gpumem_channel::BlockState::Allocated)]]));
@@ -150,26 +153,26 @@ fn its_process_is_selected_once_when_it_appears() {
     assert_eq!(model.selected_process().unwrap().pid, 77);
     press(&mut model, &[Key::Char('1'), Key::Home]);
     feed(&mut model, [channels(3 * SECOND, list)]);
-    assert_eq!(model.selected_process().unwrap().pid, 11, "the user's choice stands");
+    assert_eq!(model.selected_process().unwrap().pid, 11, "the user's choice is kept");
 }
 
 #[test]
-fn a_child_that_dies_early_has_failed() {
+fn child_that_dies_early_has_failed() {
     let mut model = running();
-    told(&mut model, step(1, &["release"]));
+    send(&mut model, step(1, &["release"]));
     press(&mut model, &[Key::Char('f')]);
-    told(&mut model, DemoEvent::Exited("killed by signal 9".into()));
+    send(&mut model, DemoEvent::Exited("killed by signal 9".into()));
     let demo = model.demo.as_ref().unwrap();
     assert_eq!(demo.phase, DemoPhase::Failed("killed by signal 9".into()));
-    assert!(model.ui.popup.is_none(), "its menu is gone with it");
+    assert!(model.ui.popup.is_none(), "its menu is closed");
     assert!(model.ui.toast.as_ref().unwrap().text.contains("signal 9"));
     assert_eq!(press(&mut model, &[Key::Char('1'), Key::Char(' ')]), [Effect::Draw]);
     assert!(model.paused(), "space pauses again");
 }
 
-/// Whoever started the dashboard for a demo is told by its exit code that the demo failed.
+/// If the dashboard was started for a demo that failed, its exit code says so.
 #[test]
-fn the_exit_code_is_that_of_what_was_asked_for() {
+fn exit_code_is_that_of_the_requested_demo() {
     let quit = |model: &mut Model| press(model, &[Key::Char('q')]);
     let text = || "no driver".to_owned();
     for (news, code) in [
@@ -191,34 +194,34 @@ fn the_exit_code_is_that_of_what_was_asked_for() {
         ),
     ] {
         let mut model = running();
-        told(&mut model, news.clone());
-        assert_eq!(quit(&mut model), [Effect::Quit(0)], "nobody asked: {news:?}");
+        send(&mut model, news.clone());
+        assert_eq!(quit(&mut model), [Effect::Quit(0)], "not requested: {news:?}");
         let mut model = running();
         model.demo.as_mut().unwrap().asked_for = true;
-        told(&mut model, news.clone());
+        send(&mut model, news.clone());
         assert_eq!(quit(&mut model), [Effect::Quit(code)], "{news:?}");
         assert_eq!(press(&mut model, &[Key::Ctrl('c')]), [Effect::Quit(code)]);
-        // Another one was started since.
+        // Another demo was started since.
         press(&mut model, &[Key::Char('7'), Key::Enter]);
         assert_eq!(quit(&mut model), [Effect::Quit(0)], "{news:?}");
     }
 }
 
 #[test]
-fn the_user_ends_it_with_x_and_that_is_no_failure() {
+fn stopping_a_demo_with_x_is_no_failure() {
     let mut model = running();
     assert_eq!(press(&mut model, &[Key::Char('x')]), [Effect::StopDemo, Effect::Draw]);
-    told(&mut model, DemoEvent::Exited("killed by signal 15".into()));
+    send(&mut model, DemoEvent::Exited("killed by signal 15".into()));
     assert_eq!(model.demo.as_ref().unwrap().phase, DemoPhase::Stopped);
 }
 
 #[test]
-fn an_endless_demo_keeps_its_newest_steps() {
+fn endless_demo_keeps_its_newest_steps() {
     let mut model = busy();
     press(&mut model, &[Key::Char('7'), Key::Down, Key::Enter]);
-    told(&mut model, DemoEvent::Start(Box::default()));
+    send(&mut model, DemoEvent::Start(Box::default()));
     for number in 0..200 {
-        told(&mut model, step(number, &[]));
+        send(&mut model, step(number, &[]));
     }
     let demo = model.demo.as_ref().unwrap();
     assert_eq!(
@@ -228,9 +231,9 @@ fn an_endless_demo_keeps_its_newest_steps() {
     assert!(!demo.stepped(), "space pauses while it runs");
 }
 
-/// What it complains of, before it begins or after, says more than that it has no channel.
+/// A complaint, before or after its first line, says more than that it has no channel.
 #[test]
-fn why_a_demo_does_not_publish_is_known_however_it_is_told() {
+fn reason_for_not_publishing_is_kept_in_any_order() {
     let start = |why: Option<&str>| {
         DemoEvent::Start(Box::new(Demo {
             unpublished: why.map(Into::into),
@@ -247,19 +250,19 @@ fn why_a_demo_does_not_publish_is_known_however_it_is_told() {
         let mut model = busy();
         press(&mut model, &[Key::Char('7'), Key::Enter]);
         for news in news {
-            told(&mut model, news);
+            send(&mut model, news);
         }
         assert_eq!(model.demo.unwrap().unpublished.as_deref(), expected);
     }
 }
 
-/// Whatever it is called: its first line says what space is. Before that space is the dashboard's.
+/// The first line of a demo says what Space does, whatever its name. Before that Space belongs to the dashboard.
 #[test]
-fn the_keys_of_a_demo_follow_from_its_kind() {
+fn keys_of_a_demo_follow_from_its_kind() {
     let told_by_space = |kind: Option<DemoKind>| {
         let mut model = busy();
         model.demo = Some(Demo {
-            name: "nobody knows it".into(),
+            name: "unknown".into(),
             ..Demo::default()
         });
         let start = Demo {
@@ -267,21 +270,21 @@ fn the_keys_of_a_demo_follow_from_its_kind() {
             kind,
             ..Demo::default()
         };
-        told(&mut model, DemoEvent::Start(Box::new(start)));
+        send(&mut model, DemoEvent::Start(Box::new(start)));
         let waits = model.demo.as_ref().unwrap().phase == DemoPhase::Waiting;
         let effects = press(&mut model, &[Key::Char('7'), Key::Char(' ')]);
         (waits, effects[0].clone(), model.paused())
     };
-    let line = |line: &str| Effect::TellDemo(line.into());
+    let line = |line: &str| Effect::SendToDemo(line.into());
     assert_eq!(told_by_space(Some(DemoKind::Stepped)), (true, line("next"), false));
     assert_eq!(told_by_space(Some(DemoKind::Paced)), (false, line("pause"), false));
     assert_eq!(told_by_space(Some(DemoKind::Looping)), (false, Effect::Draw, true));
     assert_eq!(told_by_space(None), (false, Effect::Draw, true));
 }
 
-/// Its passes are its steps, and nobody has to ask for the next one.
+/// Its passes are its steps, and they need no key.
 #[test]
-fn a_replay_of_some_passes_runs_by_itself_and_is_a_line_a_pass() {
+fn replay_runs_by_itself_with_a_line_per_pass() {
     let mut model = busy();
     model.demo = Some(Demo::default());
     let start = Demo {
@@ -289,7 +292,7 @@ fn a_replay_of_some_passes_runs_by_itself_and_is_a_line_a_pass() {
         kind: Some(DemoKind::Paced),
         ..Demo::default()
     };
-    told(&mut model, DemoEvent::Start(Box::new(start)));
+    send(&mut model, DemoEvent::Start(Box::new(start)));
     let pass = |number, title: &str, oom: Option<DemoOom>| {
         let step = DemoStep {
             number,
@@ -299,23 +302,23 @@ fn a_replay_of_some_passes_runs_by_itself_and_is_a_line_a_pass() {
         };
         DemoEvent::Step(Box::new(step), Vec::new())
     };
-    told(&mut model, pass(1, "0 %", None));
-    told(&mut model, pass(1, "30 %", Some(DemoOom::default())));
-    told(&mut model, pass(1, "60 %", None));
-    told(&mut model, pass(2, "0 %", None));
+    send(&mut model, pass(1, "0 %", None));
+    send(&mut model, pass(1, "30 %", Some(DemoOom::default())));
+    send(&mut model, pass(1, "60 %", None));
+    send(&mut model, pass(2, "0 %", None));
     let demo = model.demo.as_ref().unwrap();
     assert!(demo.phase == DemoPhase::Running && !demo.stepped() && demo.paced());
     let told: Vec<_> = demo.steps.iter().map(|s| (s.title.as_str(), s.oom.is_some())).collect();
     assert_eq!(told, [("60 %", true), ("0 %", false)]);
     assert_eq!(
         press(&mut model, &[Key::Char('7'), Key::Char(' ')])[0],
-        Effect::TellDemo("pause".into())
+        Effect::SendToDemo("pause".into())
     );
 }
 
-/// As it was told at first; other demos are simulated where there is no GPU.
+/// It keeps its first device. Other demos are simulated if there is no GPU.
 #[test]
-fn a_replay_that_is_started_again_runs_on_its_device() {
+fn restarted_replay_runs_on_the_same_device() {
     for simulated in [false, true] {
         let mut model = busy();
         let replay = DemoInfo {
@@ -330,18 +333,18 @@ fn a_replay_that_is_started_again_runs_on_its_device() {
         };
         let keys = [Key::Char('7'), Key::Enter];
         assert_eq!(press(&mut model, &keys)[0], start("replay", simulated));
-        told(&mut model, DemoEvent::Exited("exit code 0".into()));
+        send(&mut model, DemoEvent::Exited("exit code 0".into()));
         model.live.nvml = NvmlState::Missing;
         assert_eq!(press(&mut model, &[Key::Enter])[0], start("replay", simulated));
-        told(&mut model, DemoEvent::Exited("exit code 0".into()));
+        send(&mut model, DemoEvent::Exited("exit code 0".into()));
         let keys = [Key::Down, Key::Enter];
         assert_eq!(press(&mut model, &keys)[0], start("fragmentation", true));
     }
 }
 
-/// On a GPU the driver lists a demo's process before its channel is found.
+/// On a GPU, the driver lists a demo's process before its channel is found.
 #[test]
-fn its_blocks_are_shown_once_it_publishes_whoever_was_selected() {
+fn demo_process_is_selected_once_it_publishes() {
     let mut model = running();
     let listed = || nvml(2 * SECOND, 12 * GIB, &[(11, 5 * GIB), (77, GIB)]);
     feed(&mut model, [listed()]);

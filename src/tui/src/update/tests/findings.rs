@@ -1,4 +1,4 @@
-//! What is said in words, and when it is not.
+//! The findings.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::model::*;
 
 use BlockState::{Allocated, Free, PendingFree};
 
-fn said(model: &Model) -> Vec<(Severity, String)> {
+fn findings(model: &Model) -> Vec<(Severity, String)> {
     model
         .world()
         .findings
@@ -21,15 +21,15 @@ fn said(model: &Model) -> Vec<(Severity, String)> {
 }
 
 #[test]
-fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
+fn fragmented_cache_is_a_finding_and_a_whole_one_is_not() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
     let mut model = model();
     feed(&mut model, [channels(SECOND, vec![channel(4, &[&holes])])]);
     let text = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
     assert_eq!(
-        said(&model),
+        findings(&model),
         [(Severity::Info, text.into())],
-        "nobody has to do anything yet"
+        "nothing needs doing yet"
     );
     assert_eq!(model.world().findings[0].process, Some(model.world().processes[0].id));
     feed(
@@ -39,14 +39,14 @@ fn a_cut_up_cache_is_worth_a_warning_and_a_whole_one_is_not() {
             vec![channel(4, &[&[(8 * GIB, Free), (8 * GIB, Allocated)]])],
         )],
     );
-    assert_eq!(said(&model), []);
+    assert_eq!(findings(&model), []);
     let small: Vec<_> = (0..8).flat_map(|_| [(MIB, Free), (MIB, Allocated)]).collect();
     feed(&mut model, [channels(3 * SECOND, vec![channel(4, &[&small])])]);
-    assert_eq!(said(&model), [], "8 MiB are not worth a sentence");
+    assert_eq!(findings(&model), [], "8 MiB are too little");
 }
 
-/// A cache of 8 GiB in holes of 1 GiB, with a budget if it is not 0.
-fn cut_up(budget: u64) -> Channel {
+/// A cache of 8 GiB in holes of 1 GiB. A `budget` of 0 is none.
+fn fragmented(budget: u64) -> Channel {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
     let mut channel = channel(4, &[&holes]);
     let map = &mut Arc::make_mut(&mut channel.snapshot).devices[0];
@@ -56,29 +56,32 @@ fn cut_up(budget: u64) -> Channel {
 }
 
 #[test]
-fn where_there_is_no_room_for_new_memory_a_larger_request_is_said_to_fail() {
+fn larger_request_fails_if_no_new_memory_is_left() {
     let mut model = model();
-    let mut told = |budget, used| {
-        let events = [nvml(SECOND, used, &[(4, used)]), channels(SECOND, vec![cut_up(budget)])];
+    let mut reported = |budget, used| {
+        let events = [
+            nvml(SECOND, used, &[(4, used)]),
+            channels(SECOND, vec![fragmented(budget)]),
+        ];
         feed(&mut model, events);
-        let texts = said(&model).into_iter().map(|(_, text)| text);
+        let texts = findings(&model).into_iter().map(|(_, text)| text);
         let mut texts: Vec<_> = texts.filter(|text| text.starts_with("4: ")).collect();
         texts.remove(0)
     };
     let new = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
     let fails = "the next larger request fails unless released cache makes room";
-    assert_eq!(told(0, 17 * GIB), new);
-    assert_eq!(told(18 * GIB, 17 * GIB), new);
+    assert_eq!(reported(0, 17 * GIB), new);
+    assert_eq!(reported(18 * GIB, 17 * GIB), new);
     let budget = format!("4: 8.0 GiB cached, largest free block 1.0 GiB, budget 17.0 GiB: {fails}");
-    assert_eq!(told(17 * GIB, 17 * GIB), budget);
+    assert_eq!(reported(17 * GIB, 17 * GIB), budget);
     let device = format!("4: 8.0 GiB cached, largest free block 1.0 GiB: {fails}");
-    assert_eq!(told(0, 79 * GIB), device);
-    assert_eq!(told(0, 78 * GIB), new, "1.5 GiB are left");
+    assert_eq!(reported(0, 79 * GIB), device);
+    assert_eq!(reported(0, 78 * GIB), new, "1.5 GiB are left");
 }
 
-/// What is cached changes with every sample; sentences that change places with it cannot be read.
+/// The cached bytes change with every sample, and findings that keep changing places cannot be read.
 #[test]
-fn caches_that_come_and_go_do_not_change_places() {
+fn findings_about_caches_keep_their_order() {
     let holes = |free, held| [(free, Free), (held, Allocated)].repeat(4);
     let mut model = model();
     for (at, large) in [(1, 3 * GIB), (2, GIB), (3, 3 * GIB)] {
@@ -87,22 +90,22 @@ fn caches_that_come_and_go_do_not_change_places() {
             channel(5, &[&holes(large, 4 * GIB - large)]),
         ];
         feed(&mut model, [channels(at * SECOND, list)]);
-        let first = &said(&model)[0].1;
+        let first = &findings(&model)[0].1;
         assert!(first.starts_with("5: "), "{first}");
     }
 }
 
 #[test]
-fn memory_that_nobody_listed_has_is_told_where_it_is_much() {
+fn memory_without_a_listed_owner_is_a_finding() {
     let mut model = model();
-    let text = "GPU 0: 16.0 GiB are used by nobody that NVML lists: a container, a process that ended, or the driver";
-    let told = |model: &Model| said(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    let text = "GPU 0: 16.0 GiB belong to no listed process: a container, a process that ended, or the driver";
+    let reported = |model: &Model| findings(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
     feed(&mut model, [nvml(SECOND, 60 * GIB, &[(5, 41 * GIB), (6, 3 * GIB)])]);
-    assert_eq!(said(&model), [(Severity::Info, text.into())]);
+    assert_eq!(findings(&model), [(Severity::Info, text.into())]);
     assert_eq!(model.world().findings[0].process, None);
     feed(&mut model, [nvml(SECOND, 46 * GIB - 410 * MIB, &[(5, 44 * GIB)])]);
-    assert_eq!(told(&model), [""; 0], "less than 2 % of 80 GiB");
-    // One that publishes is known even if NVML does not list it.
+    assert_eq!(reported(&model), [""; 0], "less than 2 % of 80 GiB");
+    // A publisher is known even if NVML does not list it.
     feed(
         &mut model,
         [
@@ -110,16 +113,16 @@ fn memory_that_nobody_listed_has_is_told_where_it_is_much() {
             channels(SECOND, vec![channel(5, &[&[(56 * GIB, Allocated)]])]),
         ],
     );
-    assert_eq!(told(&model), [""; 0]);
+    assert_eq!(reported(&model), [""; 0]);
     feed(
         &mut model,
         [channels(SECOND, vec![channel(5, &[&[(41 * GIB, Allocated)]])])],
     );
-    assert_eq!(told(&model), [text]);
+    assert_eq!(reported(&model), [text]);
 }
 
 #[test]
-fn nothing_is_said_of_nobodys_memory_where_it_cannot_be_told() {
+fn unowned_memory_is_no_finding_if_it_is_unknown() {
     use gpumem_probe::{Gpu, MigDevice, Reading};
     let unknowns: [fn(&mut Gpu); 4] = [
         |gpu| gpu.processes = Reading::Failed("Unknown Error".into()),
@@ -134,14 +137,14 @@ fn nothing_is_said_of_nobodys_memory_where_it_cannot_be_told() {
     for (n, change) in unknowns.iter().enumerate() {
         let mut model = model();
         feed(&mut model, [nvml_but(SECOND, 60 * GIB, &[(5, 41 * GIB)], change)]);
-        let told: Vec<String> = said(&model).into_iter().map(|(_, text)| text).collect();
-        let why = "GPU 0: NVML does not tell its processes (Unknown Error): only those that publish are listed";
-        assert_eq!(told, if n == 0 { vec![why] } else { vec![] }, "{n}");
+        let reported: Vec<String> = findings(&model).into_iter().map(|(_, text)| text).collect();
+        let why = "GPU 0: NVML does not list its processes (Unknown Error): only those that publish are listed";
+        assert_eq!(reported, if n == 0 { vec![why] } else { vec![] }, "{n}");
     }
 }
 
 #[test]
-fn what_is_said_of_a_program_with_several_devices_names_them() {
+fn finding_names_the_device_if_there_are_several() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
     let (first, mut second) = (channel(4, &[&holes]), channel(4, &[&holes[..8]]));
     second.key.1 += 1;
@@ -155,24 +158,24 @@ fn what_is_said_of_a_program_with_several_devices_names_them() {
             channels(SECOND, vec![first, second]),
         ],
     );
-    let said: Vec<_> = said(&model).into_iter().map(|(_, text)| text).collect();
-    assert!(said[0].starts_with("4 on CUDA 0: 8.0 GiB cached"), "{said:?}");
-    assert!(said[1].starts_with("4 on CUDA 1: 4.0 GiB cached"), "{said:?}");
+    let findings: Vec<_> = findings(&model).into_iter().map(|(_, text)| text).collect();
+    assert!(findings[0].starts_with("4 on CUDA 0: 8.0 GiB cached"), "{findings:?}");
+    assert!(findings[1].starts_with("4 on CUDA 1: 4.0 GiB cached"), "{findings:?}");
 }
 
 #[test]
-fn what_waits_for_the_gpu_is_cached_and_not_cut_up() {
+fn pending_blocks_are_cached_but_not_fragmentation() {
     let mut model = model();
     let blocks = [(8 * GIB, PendingFree), (GIB, Free), (8 * GIB, Allocated)];
     feed(&mut model, [channels(SECOND, vec![channel(4, &[&blocks])])]);
     let figures = model.world().processes[0].figures.as_ref().unwrap();
     assert_eq!((figures.cached, figures.pending), (9 * GIB, 8 * GIB));
-    assert_eq!(said(&model), []);
-    // As much is cached there as in the table.
+    assert_eq!(findings(&model), []);
+    // The cached bytes are those of the table.
     let holes = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]);
     let blocks: Vec<_> = holes.chain([(4 * GIB, PendingFree)]).collect();
     feed(&mut model, [channels(2 * SECOND, vec![channel(4, &[&blocks])])]);
-    let text = &said(&model)[0].1;
+    let text = &findings(&model)[0].1;
     assert!(
         text.starts_with("4: 12.0 GiB cached (4.0 GiB of it pending), largest free block 1.0 GiB"),
         "{text}"
@@ -180,24 +183,24 @@ fn what_waits_for_the_gpu_is_cached_and_not_cut_up() {
 }
 
 #[test]
-fn a_cut_up_cache_that_is_stitched_is_no_news() {
+fn fragmented_cache_that_is_stitched_is_no_finding() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
-    let cut_up = channel(4, &[&holes]);
-    let mut map = cut_up.snapshot.devices[0].clone();
+    let fragmented = channel(4, &[&holes]);
+    let mut map = fragmented.snapshot.devices[0].clone();
     for segment in &mut map.segments {
         Arc::make_mut(segment).segment.kind = SegmentKind::Stitched;
     }
     let stitched = Channel {
         figures: [Figures::of(&map, &[])].into(),
-        ..cut_up
+        ..fragmented
     };
     let mut model = model();
     feed(&mut model, [channels(SECOND, vec![stitched])]);
-    assert_eq!(said(&model), []);
+    assert_eq!(findings(&model), []);
 }
 
 #[test]
-fn a_full_card_and_a_death_are_told_worst_first() {
+fn full_card_comes_before_a_death() {
     let mut model = model();
     let list = |life| vec![channel_on(4, &[&[(79 * GIB, Allocated)]], DeviceKind::Cuda, life)];
     feed(
@@ -208,28 +211,28 @@ fn a_full_card_and_a_death_are_told_worst_first() {
         ],
     );
     assert_eq!(
-        said(&model),
+        findings(&model),
         [(Severity::Warning, "GPU 0: 512.0 MiB of 80.0 GiB left".into())]
     );
     feed(&mut model, [channels(2 * SECOND, list(Life::Died))]);
     let died = (Severity::Info, "4 died holding 79.0 GiB".into());
     assert_eq!(
-        said(&model),
+        findings(&model),
         [(Severity::Warning, "GPU 0: 512.0 MiB of 80.0 GiB left".into()), died]
     );
 }
 
 #[test]
-fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
+fn broken_channels_are_named_with_their_reason() {
     let mut model = model();
     let mut broken = channel(4, &[&[(GIB, Allocated)]]);
     broken.error = Some("the file was cut short while it was open".into());
     feed(&mut model, [channels(SECOND, vec![broken])]);
     assert_eq!(
-        said(&model),
+        findings(&model),
         [(Severity::Warning, "4: the file was cut short while it was open".into())]
     );
-    let mut hear_of = |at, file: &str, kind, text: &str| {
+    let mut with_problem = |at, file: &str, kind, text: &str| {
         let problem = Problem {
             file: file.into(),
             kind,
@@ -240,16 +243,16 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
             ..ChannelSample::default()
         };
         feed(&mut model, [channel_sample(at, sample)]);
-        said(&model)
+        findings(&model)
     };
     let text = "channel 1-2-0.gpumem cannot be read: not a gpumem channel";
     assert_eq!(
-        hear_of(2 * SECOND, "1-2-0.gpumem", ProblemKind::File, "not a gpumem channel"),
+        with_problem(2 * SECOND, "1-2-0.gpumem", ProblemKind::File, "not a gpumem channel"),
         [(Severity::Info, text.into())]
     );
-    let text = "channel directory /dev/shm/x is refused: it belongs to another user. What publishes there is not seen";
+    let text = "channel directory /dev/shm/x is refused: it belongs to another user. Programs that publish there are not shown";
     assert_eq!(
-        hear_of(
+        with_problem(
             3 * SECOND,
             "/dev/shm/x",
             ProblemKind::Directory,
@@ -257,9 +260,9 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
         ),
         [(Severity::Warning, text.into())]
     );
-    let text = "/dev/shm/x: it has more than 9 entries. Publishers there may not be seen";
+    let text = "/dev/shm/x: it has more than 9 entries. Some publishers may not be shown";
     assert_eq!(
-        hear_of(
+        with_problem(
             4 * SECOND,
             "/dev/shm/x",
             ProblemKind::Overflow,
@@ -269,9 +272,9 @@ fn a_channel_that_contradicts_itself_is_named_with_its_reason() {
     );
 }
 
-/// Beside a card with room to spare nothing else says why a request failed.
+/// If the card has free memory, nothing else explains why a request failed.
 #[test]
-fn a_budget_is_named_with_the_request_that_it_refused() {
+fn budget_is_named_with_the_request_that_it_refused() {
     let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
     let mut map = short.snapshot.devices[0].clone();
     map.device.budget = 24 * GIB;
@@ -289,21 +292,21 @@ fn a_budget_is_named_with_the_request_that_it_refused() {
     let mut model = model();
     feed(&mut model, [channels(11 * SECOND, vec![short])]);
     let text = "4: ran out of memory: asked for 20.0 GiB, budget 24.0 GiB";
-    assert_eq!(said(&model), [(Severity::Error, text.into())]);
+    assert_eq!(findings(&model), [(Severity::Error, text.into())]);
 }
 
-/// What is said at a time of a process with this failure, of so many.
-fn told_of(model: &mut Model, at: Nanos, failure: RanOut, ooms: u64) -> Vec<(Severity, String)> {
+/// Returns the findings at a time about a process that failed `ooms` times, the last time with this failure.
+fn findings_for(model: &mut Model, at: Nanos, failure: RanOut, ooms: u64) -> Vec<(Severity, String)> {
     let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
     let mut figures = short.figures[0].clone().unwrap();
     figures.ooms = ooms;
     figures.ran_out = Some(failure);
     short.figures = [Some(figures)].into();
     feed(model, [channels(at, vec![short])]);
-    said(model)
+    findings(model)
 }
 
-/// A request of 20 GiB failed at second 10, when the largest free block had 5.
+/// Returns the findings about a request of 20 GiB that failed at second 10, when the largest free block had 5 GiB.
 fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severity, String)> {
     let failure = RanOut {
         at: 10 * SECOND,
@@ -313,16 +316,16 @@ fn ran_out(model: &mut Model, at: Nanos, served: bool, ooms: u64) -> Vec<(Severi
         served,
         ..RanOut::default()
     };
-    told_of(model, at, failure, ooms)
+    findings_for(model, at, failure, ooms)
 }
 
-/// Of a black box that had another clock: nobody knows whether that is news.
+/// A black box of another clock may have such a time, so it is not known whether the failure is recent.
 #[test]
-fn a_failure_that_is_to_come_has_no_age() {
+fn failure_in_the_future_has_no_age() {
     for served in [false, true] {
         let mut model = Model::default();
-        let said = ran_out(&mut model, 9 * SECOND, served, 1);
-        let (severity, text) = said
+        let findings = ran_out(&mut model, 9 * SECOND, served, 1);
+        let (severity, text) = findings
             .iter()
             .find(|(_, text)| text.contains("ran out of memory"))
             .unwrap();
@@ -334,9 +337,9 @@ fn a_failure_that_is_to_come_has_no_age() {
     }
 }
 
-/// What no budget of the process refused, and the device had: a pool's did, and who looks for it on the device looks in vain.
+/// If the device had enough free memory, something else refused the request, such as the budget of a pool.
 #[test]
-fn what_the_device_had_free_is_told_with_the_request_that_failed() {
+fn free_memory_of_the_device_is_shown_with_the_failure() {
     let failure = RanOut {
         at: 10 * SECOND,
         requested: 20 * GIB,
@@ -346,12 +349,12 @@ fn what_the_device_had_free_is_told_with_the_request_that_failed() {
         ..RanOut::default()
     };
     let text = "4: ran out of memory: asked for 20.0 GiB, the device had 60.0 GiB free";
-    let said = told_of(&mut model(), 11 * SECOND, failure, 1);
-    assert_eq!(said, [(Severity::Error, text.into())]);
+    let findings = findings_for(&mut model(), 11 * SECOND, failure, 1);
+    assert_eq!(findings, [(Severity::Error, text.into())]);
 }
 
 #[test]
-fn who_asked_for_what_failed_and_of_which_pool_is_told() {
+fn tag_and_pool_are_shown_with_the_failure() {
     let failure = RanOut {
         at: 10 * SECOND,
         requested: 20 * GIB,
@@ -361,20 +364,23 @@ fn who_asked_for_what_failed_and_of_which_pool_is_told() {
         ..RanOut::default()
     };
     let text = "4: ran out of memory: optimizer asked for 20.0 GiB in pool tenant, the device had 60.0 GiB free";
-    let said = told_of(&mut model(), 11 * SECOND, failure.clone(), 1);
-    assert_eq!(said, [(Severity::Error, text.into())]);
-    // Those that the program did not name say that they are pools.
+    let findings = findings_for(&mut model(), 11 * SECOND, failure.clone(), 1);
+    assert_eq!(findings, [(Severity::Error, text.into())]);
+    // A pool without a name of the program is called a private pool already.
     let failure = RanOut {
         pool: Some("private pool 1".into()),
         ..failure
     };
-    let said = &told_of(&mut model(), 11 * SECOND, failure, 1)[0].1;
-    assert!(said.contains("asked for 20.0 GiB in private pool 1, "), "{said}");
+    let findings = &findings_for(&mut model(), 11 * SECOND, failure, 1)[0].1;
+    assert!(
+        findings.contains("asked for 20.0 GiB in private pool 1, "),
+        "{findings}"
+    );
 }
 
-/// It is what to do next; once as much was served nobody has to do it.
+/// The advice is no longer needed once as much was served.
 #[test]
-fn what_would_have_helped_is_told_until_as_much_was_served() {
+fn advice_is_shown_until_as_much_was_served() {
     let advised = |words: &str, bytes, served| {
         let failure = RanOut {
             at: 10 * SECOND,
@@ -383,14 +389,14 @@ fn what_would_have_helped_is_told_until_as_much_was_served() {
             served,
             ..RanOut::default()
         };
-        told_of(&mut model(), 11 * SECOND, failure, 1)[0].1.clone()
+        findings_for(&mut model(), 11 * SECOND, failure, 1)[0].1.clone()
     };
     let text = "4: ran out of memory: asked for 20.0 GiB; would have helped: ";
     assert_eq!(advised("wait for the GPU", 0, false), format!("{text}wait for the GPU"));
-    // No less than it takes.
+    // Sizes are rounded up.
     let raise = advised("raise the budget by", (2 << 30) + 1, false);
     assert_eq!(raise, format!("{text}raise the budget by 2.1 GiB"));
-    // Nor all that was asked for.
+    // But not to the whole request.
     let smaller = advised("a request smaller by", (20 << 30) - (50 << 20), false);
     assert_eq!(smaller, format!("{text}a request smaller by 20430.0 MiB"));
     let served = advised("wait for the GPU", 0, true);
@@ -398,7 +404,7 @@ fn what_would_have_helped_is_told_until_as_much_was_served() {
 }
 
 #[test]
-fn a_failed_request_is_an_error_until_as_much_is_served_or_it_is_old() {
+fn failed_request_is_an_error_until_served_or_old() {
     let mut model = model();
     let asked = "asked for 20.0 GiB, largest free block 5.0 GiB";
     let text = format!("4: ran out of memory: {asked}");
@@ -410,22 +416,22 @@ fn a_failed_request_is_an_error_until_as_much_is_served_or_it_is_old() {
 }
 
 #[test]
-fn among_equals_most_memory_at_stake_comes_first() {
+fn most_bytes_at_stake_come_first_at_equal_severity() {
     let holes = |n: u64| -> Vec<_> { (0..8).flat_map(|_| [(n, Free), (n, Allocated)]).collect() };
     let mut model = model();
     let (small, large) = (holes(GIB), holes(2 * GIB));
     let list = vec![channel(3, &[&small]), channel(4, &[&large]), channel(5, &[&small])];
     feed(&mut model, [channels(SECOND, list)]);
-    let first: Vec<String> = said(&model)
+    let first: Vec<String> = findings(&model)
         .into_iter()
         .map(|(_, text)| text[..11].to_owned())
         .collect();
     assert_eq!(first, ["4: 16.0 GiB", "3: 8.0 GiB ", "5: 8.0 GiB "]);
 }
 
-/// Nobody can help it any more, and where one finding is shown it would hide what can be helped.
+/// Nothing can be done for a process that ended. If only one finding fits, it must not hide one about a live process.
 #[test]
-fn what_ended_is_told_after_what_lives() {
+fn findings_about_live_processes_come_first() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
     let mut ended = channel_on(4, &[&[(9 * GIB, Allocated)]], DeviceKind::Cuda, Life::Closed);
     let mut figures = ended.figures[0].clone().unwrap();
@@ -444,31 +450,31 @@ fn what_ended_is_told_after_what_lives() {
         snapshot: channel(4, &[]).snapshot,
         ..ended.clone()
     };
-    let told = |model: &Model| said(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+    let reported = |model: &Model| findings(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
     let mut living = channel(5, &[&holes]);
     let map = &mut Arc::make_mut(&mut living.snapshot).devices[0];
     map.device.budget = 17 * GIB;
     living.figures = [Figures::of(map, &[])].into();
     feed(&mut model, [channels(SECOND, vec![alive, living.clone()])]);
     assert!(
-        told(&model)[0].starts_with("4: ran out of memory"),
+        reported(&model)[0].starts_with("4: ran out of memory"),
         "{:?}",
-        told(&model)
+        reported(&model)
     );
     feed(&mut model, [channels(2 * SECOND, vec![ended, living])]);
-    let told = told(&model);
-    assert!(told[0].starts_with("5: 8.0 GiB cached"), "{told:?}");
-    assert!(told[1].starts_with("4 (exited): ran out of memory"), "{told:?}");
+    let reported = reported(&model);
+    assert!(reported[0].starts_with("5: 8.0 GiB cached"), "{reported:?}");
+    assert!(reported[1].starts_with("4 (exited): ran out of memory"), "{reported:?}");
 }
 
 #[test]
-fn a_filter_leaves_out_what_is_said_of_others() {
+fn filter_hides_findings_about_other_processes() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
     let mut model = model();
     let list = vec![channel(3, &[&holes]), channel(4, &[&holes])];
     feed(&mut model, [nvml(SECOND, 79 * GIB, &[]), channels(SECOND, list)]);
-    let told = |model: &Model| -> Vec<String> { model.findings().map(|f| f.text[..5].to_owned()).collect() };
-    assert_eq!(told(&model), ["GPU 0", "3: 8.", "4: 8.", "GPU 0"]);
+    let reported = |model: &Model| -> Vec<String> { model.findings().map(|f| f.text[..5].to_owned()).collect() };
+    assert_eq!(reported(&model), ["GPU 0", "3: 8.", "4: 8.", "GPU 0"]);
     press(
         &mut model,
         &[
@@ -479,13 +485,13 @@ fn a_filter_leaves_out_what_is_said_of_others() {
             Key::Char('4'),
         ],
     );
-    assert_eq!(told(&model), ["GPU 0", "4: 8.", "GPU 0"]);
+    assert_eq!(reported(&model), ["GPU 0", "4: 8.", "GPU 0"]);
 }
 
-/// Somebody looks because it ran out: that is what there is to say, whoever was looking then.
+/// The user probably starts the dashboard because that program ran out of memory.
 #[test]
-fn who_ran_out_of_memory_and_ended_a_short_while_ago_is_told_of_though_nobody_saw_it_alive() {
-    let told = |ago_minutes: u64| {
+fn recent_out_of_memory_is_shown_though_never_seen_alive() {
+    let reported = |ago_minutes: u64| {
         let mut ended = channel_on(4, &[&[(9 * GIB, Allocated)]], DeviceKind::Cuda, Life::Died);
         let mut figures = ended.figures[0].clone().unwrap();
         figures.ooms = 81;
@@ -502,20 +508,20 @@ fn who_ran_out_of_memory_and_ended_a_short_while_ago_is_told_of_though_nobody_sa
         let mut model = model();
         let now = ago_minutes * 60 * SECOND + SECOND;
         feed(&mut model, [nvml(now, GIB, &[]), channels(now, vec![ended])]);
-        (said(&model), model.listed().count())
+        (findings(&model), model.listed().count())
     };
-    let (said, rows) = told(7);
-    let text = &said[0].1;
+    let (findings, rows) = reported(7);
+    let text = &findings[0].1;
     assert!(
         text.contains("(died 7 min ago): ran out of memory 81 times: asked for 2.0 GiB"),
-        "{said:?}"
+        "{findings:?}"
     );
     assert_eq!(rows, 1);
-    assert_eq!(told(61), (vec![], 0), "what is long ago is a black box among others");
+    assert_eq!(reported(61), (vec![], 0), "later it is a black box like any other");
 }
 
 #[test]
-fn what_is_not_shown_of_other_users_is_said_of_each_or_of_many_at_once() {
+fn hidden_channels_are_reported_per_user_or_together() {
     let user = |uid: u32, hidden_channels, hidden_devices| LeftOut {
         uid,
         user: format!("u{uid}"),
@@ -523,19 +529,19 @@ fn what_is_not_shown_of_other_users_is_said_of_each_or_of_many_at_once() {
         hidden_channels,
         hidden_devices,
     };
-    let told = |left_out: Vec<LeftOut>| {
+    let reported = |left_out: Vec<LeftOut>| {
         let mut model = model();
         let sample = ChannelSample {
             left_out,
             ..ChannelSample::default()
         };
         feed(&mut model, [channel_sample(SECOND, sample)]);
-        said(&model).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        findings(&model).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
     };
-    let why = "not shown, beyond what one user may have shown here";
-    assert_eq!(told(Vec::new()), [""; 0]);
+    let why = "not shown, because they exceed the limit for one user";
+    assert_eq!(reported(Vec::new()), [""; 0]);
     assert_eq!(
-        told(vec![user(7, 936, 0), user(8, 0, 1), user(9, 2, 5000)]),
+        reported(vec![user(7, 936, 0), user(8, 0, 1), user(9, 2, 5000)]),
         [
             format!("user u7: 936 of 1,000 channels are {why}"),
             format!("user u8: 1 device is {why}"),
@@ -543,5 +549,5 @@ fn what_is_not_shown_of_other_users_is_said_of_each_or_of_many_at_once() {
         ]
     );
     let many = (0..5).map(|uid| user(uid, 3, 0)).collect();
-    assert_eq!(told(many), [format!("5 users: 15 of 5,000 channels are {why}")]);
+    assert_eq!(reported(many), [format!("5 users: 15 of 5,000 channels are {why}")]);
 }

@@ -1,4 +1,4 @@
-//! Devices and processes from several sources, joined.
+//! Joining devices and processes from several sources.
 
 use gpumem_channel::{BlockState, DeviceKind as Published, Life};
 use gpumem_probe::{NvmlState, Reading};
@@ -10,7 +10,7 @@ use crate::model::*;
 use BlockState::{Allocated, Free};
 
 #[test]
-fn a_card_known_to_both_is_one_row_whose_parts_add_up() {
+fn card_known_to_both_is_one_row_that_adds_up() {
     let model = busy();
     let [device] = model.world().devices.as_slice() else {
         panic!("one device")
@@ -29,7 +29,7 @@ fn a_card_known_to_both_is_one_row_whose_parts_add_up() {
 }
 
 #[test]
-fn processes_join_by_pid_and_the_rest_does_not_publish() {
+fn processes_join_by_pid_and_the_rest_do_not_publish() {
     let model = busy();
     let row = |pid| model.world().processes.iter().find(|p| p.pid == pid).unwrap();
     assert_eq!(row(11).nvml, Reading::Value(5 * GIB));
@@ -39,9 +39,9 @@ fn processes_join_by_pid_and_the_rest_does_not_publish() {
     assert!(row(99).figures.is_none());
 }
 
-/// Each rank of a job that opens a context on the first card, too, has a row there, which is as much of the job.
+/// Ranks of a job often open a context on the first card, too. Their rows there belong to the job as well.
 #[test]
-fn what_a_publisher_has_on_a_card_where_it_does_not_publish_is_its_jobs() {
+fn unpublished_row_of_a_publisher_has_its_job() {
     let mut model = model();
     let mut rank = channel(11, &[&[(GIB, Allocated)]]);
     let snapshot = std::sync::Arc::make_mut(&mut rank.snapshot);
@@ -66,9 +66,9 @@ fn what_a_publisher_has_on_a_card_where_it_does_not_publish_is_its_jobs() {
 }
 
 #[test]
-fn a_publisher_that_is_stopped_says_so_and_until_when() {
+fn stopped_publisher_is_shown_as_stopped_until_it_continues() {
     let mut model = model();
-    let mut told = |at, stopped| {
+    let mut reported = |at, stopped| {
         let mut processes = people(&[(11, "ana", 0)]);
         processes[0].stopped = stopped;
         let publisher = channel(11, &[&[(GIB, Allocated)]]);
@@ -78,15 +78,15 @@ fn a_publisher_that_is_stopped_says_so_and_until_when() {
         assert_eq!((&row.state, row.stopped), (&ProcessState::Publishing, Some(stopped)));
         (row.state_text(), crate::report::text(&model, u16::MAX))
     };
-    assert_eq!(told(SECOND, false).0, "publishing");
-    let (state, report) = told(2 * SECOND, true);
+    assert_eq!(reported(SECOND, false).0, "publishing");
+    let (state, report) = reported(2 * SECOND, true);
     assert_eq!(state, "stopped");
     assert!(report.contains("  stopped\n"), "{report}");
-    assert_eq!(told(3 * SECOND, false).0, "publishing");
+    assert_eq!(reported(3 * SECOND, false).0, "publishing");
 }
 
 #[test]
-fn a_pid_of_another_start_time_is_another_process() {
+fn pid_with_another_start_time_is_another_process() {
     let mut model = model();
     let mut old = channel(11, &[&[(GIB, Allocated)]]);
     let identity = gpumem_channel::Identity {
@@ -106,13 +106,13 @@ fn a_pid_of_another_start_time_is_another_process() {
     assert_eq!(
         (row.user.as_str(), row.command.as_str()),
         ("ml", "python job11"),
-        "the newcomer's name is not shown"
+        "the name of the newer process is not shown"
     );
 }
 
-/// Anybody can write into a file of his own that he is root's process.
+/// Any user can claim in a channel file to be a process of root.
 #[test]
-fn a_false_claim_is_a_row_of_the_files_owner() {
+fn false_claim_is_a_row_of_the_owner_of_the_file() {
     let mut model = model();
     model.setup.root = true;
     let mut false_one = channel(11, &[&[(GIB, Allocated)]]);
@@ -135,18 +135,18 @@ fn a_false_claim_is_a_row_of_the_files_owner() {
     assert_eq!((real.user.as_str(), real.nvml.value()), ("root", Some(&(2 * GIB))));
     assert!(model.findings().any(|finding| finding.text == format!("11: {why}")));
     let document: serde_json::Value = serde_json::from_str(&crate::report::document(&model).unwrap()).unwrap();
-    let told = document["processes"].as_array().unwrap().iter();
-    let told: Vec<_> = told.filter(|process| process["state"] == "disputed").collect();
-    assert_eq!(told.len(), 1);
+    let reported = document["processes"].as_array().unwrap().iter();
+    let reported: Vec<_> = reported.filter(|process| process["state"] == "disputed").collect();
+    assert_eq!(reported.len(), 1);
     assert_eq!(
-        (&told[0]["user"], &told[0]["unavailable"]["state"]),
+        (&reported[0]["user"], &reported[0]["unavailable"]["state"]),
         (&"65534".into(), &why.into())
     );
     assert!(crate::report::text(&model, u16::MAX).contains("claim does not hold"));
 }
 
 #[test]
-fn a_simulated_device_is_its_own_row_even_with_a_real_uuid() {
+fn simulated_device_has_its_own_row_despite_a_real_uuid() {
     let mut model = busy();
     let simulated = channel_on(50, &[&[(GIB, Allocated)]], Published::Simulated, Life::Alive);
     feed(&mut model, [channels(2 * SECOND, vec![simulated])]);
@@ -166,7 +166,7 @@ fn a_simulated_device_is_its_own_row_even_with_a_real_uuid() {
 }
 
 #[test]
-fn a_card_that_only_channels_know_has_a_row_without_the_others() {
+fn card_known_only_from_channels_has_a_row() {
     let mut model = model();
     feed(
         &mut model,
@@ -190,7 +190,7 @@ fn a_card_that_only_channels_know_has_a_row_without_the_others() {
 }
 
 #[test]
-fn a_black_box_counts_for_nothing_and_is_listed_last() {
+fn black_box_is_not_counted_and_is_listed_last() {
     let mut model = model();
     let dead = channel_on(5, &[&[(9 * GIB, Allocated)]], Published::Cuda, Life::Died);
     feed(
@@ -210,9 +210,9 @@ fn a_black_box_counts_for_nothing_and_is_listed_last() {
     );
 }
 
-/// A program that is killed publishes until then, and its table and its device tell of the same moment.
+/// A program that is killed publishes until then. Its row and its device show the same moment.
 #[test]
-fn a_killed_program_keeps_its_command_and_its_simulated_device_tells_what_its_black_box_does() {
+fn killed_program_keeps_its_command_and_last_figures() {
     let mut model = model();
     let simulated = |gib: u64, life| channel_on(5, &[&[(gib * GIB, Allocated)]], Published::Simulated, life);
     let alive = channels(SECOND, vec![simulated(3, Life::Alive)]);
@@ -228,9 +228,9 @@ fn a_killed_program_keeps_its_command_and_its_simulated_device_tells_what_its_bl
     }
 }
 
-/// A screen has room for some, and who still runs is looked for first.
+/// The screen may not show all devices, and those of running programs matter more.
 #[test]
-fn devices_that_are_gone_stand_behind_those_that_are_there() {
+fn gone_devices_come_after_present_ones() {
     let mut model = model();
     let simulated = |pid, life| channel_on(pid, &[&[(GIB, Allocated)]], Published::Simulated, life);
     let labels = |model: &Model| -> Vec<String> { model.world().devices.iter().map(|d| d.label.clone()).collect() };
@@ -244,7 +244,7 @@ fn devices_that_are_gone_stand_behind_those_that_are_there() {
 }
 
 #[test]
-fn black_boxes_of_the_past_are_counted_and_listed_on_demand() {
+fn old_black_boxes_are_listed_on_demand() {
     let mut model = busy();
     let mut list = model.inputs.channels.channels.clone();
     list.push(channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed));
@@ -254,9 +254,9 @@ fn black_boxes_of_the_past_are_counted_and_listed_on_demand() {
     assert_eq!(pids(&model).last(), Some(&5));
 }
 
-/// Their devices ended with them: no other choice of a device can mean them.
+/// Their devices ended with them, so no other choice of a device can include them.
 #[test]
-fn who_asks_for_simulated_devices_may_list_black_boxes_of_them() {
+fn choosing_simulated_devices_includes_their_black_boxes() {
     let rows = |only| {
         let mut model = model();
         model.setup.only = Some(only);
@@ -276,7 +276,7 @@ fn who_asks_for_simulated_devices_may_list_black_boxes_of_them() {
 }
 
 #[test]
-fn black_boxes_that_are_not_listed_are_told_of_once() {
+fn unlisted_black_boxes_are_mentioned_once() {
     let mut model = model();
     let list = || vec![channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died)];
     feed(&mut model, [channels(SECOND, list())]);
@@ -285,9 +285,9 @@ fn black_boxes_that_are_not_listed_are_told_of_once() {
     assert!(model.ui.toast.is_none());
 }
 
-/// `b lists it` beside what it lists would be wrong: it would hide it.
+/// Once they are listed, b hides them, so the message would be wrong.
 #[test]
-fn where_they_are_listed_nobody_says_how_to_list_them() {
+fn message_about_black_boxes_ends_once_they_are_listed() {
     let mut model = model();
     let list = vec![channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died)];
     feed(&mut model, [channels(SECOND, list)]);
@@ -297,7 +297,7 @@ fn where_they_are_listed_nobody_says_how_to_list_them() {
 }
 
 #[test]
-fn where_there_are_none_the_key_that_lists_them_says_so() {
+fn key_for_black_boxes_says_when_there_are_none() {
     let mut model = busy();
     press(&mut model, &[Key::Char('b')]);
     assert_eq!(
@@ -309,22 +309,22 @@ fn where_there_are_none_the_key_that_lists_them_says_so() {
     let died = channel_on(11, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died);
     feed(&mut model, [channels(2 * SECOND, vec![died])]);
     press(&mut model, &[Key::Char('b')]);
-    let said = model.ui.toast.take().unwrap().text;
-    assert_eq!(said, "no program left a black box but those that are listed");
+    let text = model.ui.toast.take().unwrap().text;
+    assert_eq!(text, "there are no black boxes but those that are listed");
 }
 
 #[test]
-fn a_program_leaves_a_black_box_for_each_of_its_devices() {
+fn message_counts_black_boxes_and_not_programs() {
     let mut model = model();
     let mut other = channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed);
     other.key.1 += 1;
     let one = channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed);
     feed(&mut model, [channels(SECOND, vec![one, other])]);
-    let said = model.ui.toast.take().unwrap().text;
-    assert!(said.starts_with("programs that ended left 2 black boxes"), "{said}");
+    let text = model.ui.toast.take().unwrap().text;
+    assert!(text.starts_with("programs that ended left 2 black boxes"), "{text}");
 }
 
-/// The card fell off the bus.
+/// A sample in which the card has fallen off the bus.
 fn lost(at: Nanos) -> Event {
     nvml_but(at, GIB, &[], |gpu| {
         gpu.state = gpumem_probe::GpuState::Lost("fell off the bus".into());
@@ -333,7 +333,7 @@ fn lost(at: Nanos) -> Event {
 }
 
 #[test]
-fn a_lost_card_keeps_its_last_figures() {
+fn lost_card_keeps_its_last_figures() {
     let mut model = busy();
     feed(&mut model, [lost(2 * SECOND)]);
     let device = &model.world().devices[0];
@@ -344,7 +344,7 @@ fn a_lost_card_keeps_its_last_figures() {
 }
 
 #[test]
-fn a_card_that_was_lost_before_has_no_last_figures() {
+fn card_lost_before_the_first_sample_has_no_figures() {
     let mut model = model();
     feed(&mut model, [lost(SECOND)]);
     assert_eq!(model.world().findings[0].text, "GPU 0 is lost: fell off the bus");
@@ -417,7 +417,7 @@ fn nothing_is_simulated_when_the_library_fails() {
 }
 
 #[test]
-fn a_demo_is_simulated_once_when_the_library_is_absent() {
+fn demo_is_simulated_once_without_the_library() {
     let mut model = model();
     feed(&mut model, [nvml_state(SECOND, NvmlState::Missing)]);
     assert!(model.demo.is_none(), "channels have not been looked for yet");
@@ -431,7 +431,7 @@ fn a_demo_is_simulated_once_when_the_library_is_absent() {
 }
 
 #[test]
-fn a_map_that_contradicts_itself_is_said_to() {
+fn map_that_contradicts_itself_is_inconsistent() {
     let mut model = model();
     let mut broken = channel_on(50, &[&[(GIB, Allocated)]], Published::Cuda, Life::Alive);
     std::sync::Arc::make_mut(&mut broken.snapshot).malformed_segments = 1;
@@ -442,7 +442,7 @@ fn a_map_that_contradicts_itself_is_said_to() {
     ));
 }
 
-/// A device whose sums had a part of it would be shown as full, or as empty.
+/// Such figures could show a device as full or as empty.
 #[test]
 fn figures_that_contradict_themselves_are_in_no_sum() {
     let mut model = model();
@@ -463,7 +463,7 @@ fn figures_that_contradict_themselves_are_in_no_sum() {
 }
 
 #[test]
-fn nothing_is_simulated_after_a_real_program_was_seen() {
+fn nothing_is_simulated_after_a_real_program() {
     let mut model = model();
     let alive = channel_on(50, &[&[(GIB, Allocated)]], Published::Cuda, Life::Alive);
     let dead = channel_on(50, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died);
@@ -473,9 +473,9 @@ fn nothing_is_simulated_after_a_real_program_was_seen() {
     assert!(!effects.iter().any(|e| matches!(e, Effect::StartDemo { .. })));
 }
 
-/// A sample a second would show a training loop as a flat line or as steps; what happened between is drawn as it was.
+/// One sample a second would show a training loop as a flat line or as steps.
 #[test]
-fn glances_between_samples_are_points_of_the_past() {
+fn glances_between_samples_are_points_of_the_history() {
     let mut model = model();
     let publisher = || vec![channel(4, &[&[(GIB, Allocated), (3 * GIB, Free)]])];
     feed(
@@ -498,7 +498,7 @@ fn glances_between_samples_are_points_of_the_past() {
         glances: vec![glance(2, 2 * GIB), glance(4, 3 * GIB), glance(6, GIB)],
         ..ChannelSample::default()
     };
-    // NVML's sample of the same beat may come first.
+    // NVML's sample of the same tick may come first.
     feed(
         &mut model,
         [

@@ -7,7 +7,7 @@ use crate::event::{Effect, Ending, Event, Key, Mouse, MouseAction};
 use crate::model::*;
 
 #[test]
-fn what_each_key_does_to_the_view() {
+fn keys_open_views() {
     let cases: &[(&[Key], View)] = &[
         (&[Key::Char('2')], View::Blocks),
         (&[Key::Char('3')], View::Timeline),
@@ -15,7 +15,8 @@ fn what_each_key_does_to_the_view() {
         (&[Key::Char('4')], View::Overview),
         (&[Key::Tab], View::Blocks),
         (&[Key::BackTab], View::Demo),
-        (&[Key::Tab, Key::Tab, Key::Tab, Key::Tab], View::Overview),
+        (&[Key::Char('5')], View::Unified),
+        (&[Key::Tab, Key::Tab, Key::Tab, Key::Tab, Key::Tab], View::Overview),
         (&[Key::Char('3'), Key::Esc], View::Overview),
         (&[Key::Enter], View::Blocks),
         (&[Key::Char('3'), Key::Char('/')], View::Overview),
@@ -27,9 +28,9 @@ fn what_each_key_does_to_the_view() {
     }
 }
 
-/// The blocks of a black box are read once it is selected.
+/// The blocks of a black box are read only once it is selected.
 #[test]
-fn a_black_box_whose_blocks_are_not_read_yet_opens_its_map() {
+fn black_box_with_unread_blocks_opens_its_map() {
     use gpumem_channel::{DeviceKind, Life};
     let black_box = |segments| {
         let mut dead = channel_on(5, &[], DeviceKind::Cuda, Life::Died);
@@ -54,9 +55,9 @@ fn a_black_box_whose_blocks_are_not_read_yet_opens_its_map() {
     assert!(!unread(&black_box(0)), "there is nothing to read");
 }
 
-/// It may have one on another device, where it publishes.
+/// The process may publish on another device and have a map there.
 #[test]
-fn where_a_process_has_no_map_is_said_of_its_device() {
+fn missing_map_is_reported_with_the_device() {
     let mut model = model();
     let mut other = channel(11, &[&[(GIB, gpumem_channel::BlockState::Allocated)]]);
     std::sync::Arc::make_mut(&mut other.snapshot).devices[0].device.uuid = [9; 16];
@@ -69,9 +70,9 @@ fn where_a_process_has_no_map_is_said_of_its_device() {
     assert_eq!(said, "11 on GPU 0 has no block map: not publishing");
 }
 
-/// On a low screen no line is passed over, on a tall one few pages do.
+/// No line may be skipped, however low the screen is.
 #[test]
-fn a_page_of_a_popup_is_what_is_seen_of_it() {
+fn page_of_a_popup_is_its_visible_height() {
     for (height, lines) in [(3, 1), (5, 2), (24, 21), (50, 47)] {
         let mut model = busy();
         (model.ui.term.height, model.ui.hits.popup_lines) = (height, 200);
@@ -111,7 +112,7 @@ fn findings_open_over_every_view_and_scroll_to_their_end() {
 }
 
 #[test]
-fn how_it_ends() {
+fn ways_to_quit() {
     let mut model = busy();
     assert_eq!(press(&mut model, &[Key::Char('q')]), [Effect::Quit(0)]);
     assert_eq!(press(&mut model, &[Key::Ctrl('c')]), [Effect::Quit(0)]);
@@ -150,7 +151,7 @@ fn k_never_kills_and_unknown_keys_do_nothing() {
 }
 
 #[test]
-fn pause_freezes_what_is_shown_and_nothing_else() {
+fn pause_freezes_only_what_is_shown() {
     let mut model = busy();
     press(&mut model, &[Key::Char(' ')]);
     assert!(model.paused());
@@ -175,17 +176,17 @@ fn space_is_the_next_step_of_a_demo_that_waits() {
     });
     assert_eq!(
         press(&mut model, &[Key::Char(' ')]),
-        [Effect::TellDemo("next".into()), Effect::Draw]
+        [Effect::SendToDemo("next".into()), Effect::Draw]
     );
     assert!(!model.paused());
     let effects = press(&mut model, &[Key::Char(' ')]);
-    assert_eq!(effects, [Effect::Draw], "impatience is not queued");
+    assert_eq!(effects, [Effect::Draw], "further presses are not queued");
     press(&mut model, &[Key::Char('p')]);
     assert!(model.paused());
 }
 
 #[test]
-fn popups_take_the_keys_and_give_them_back() {
+fn open_popup_takes_all_keys() {
     let mut model = busy();
     press(&mut model, &[Key::Char('?'), Key::Char('2')]);
     assert_eq!((model.ui.view, model.ui.popup.is_some()), (View::Overview, true));
@@ -196,7 +197,7 @@ fn popups_take_the_keys_and_give_them_back() {
 }
 
 #[test]
-fn timeline_span_and_pan_stay_within_what_is_known() {
+fn timeline_stays_within_the_history() {
     let mut model = busy();
     feed(&mut model, (2..100).map(|s| nvml(s * SECOND, 12 * GIB, &[])));
     press(&mut model, &[Key::Char('3'), Key::Char('+')]);
@@ -212,7 +213,7 @@ fn timeline_span_and_pan_stay_within_what_is_known() {
 }
 
 #[test]
-fn a_click_means_what_lies_under_it() {
+fn click_acts_on_the_area_under_it() {
     let mut model = busy();
     let id = model.listed().nth(2).unwrap().id;
     let area = |y| Area {
@@ -262,7 +263,7 @@ fn a_click_means_what_lies_under_it() {
 }
 
 #[test]
-fn a_tick_draws_only_when_a_source_has_gone_stale() {
+fn tick_draws_only_when_a_source_is_late() {
     let mut model = busy();
     assert!(feed(&mut model, [Event::Tick]).is_empty());
     model.now += 10 * SECOND;
@@ -271,12 +272,12 @@ fn a_tick_draws_only_when_a_source_has_gone_stale() {
     model.live.times = Times::at(model.now, &[SourceId::Channels]);
     assert!(
         feed(&mut model, [Event::Tick]).is_empty(),
-        "what is missing does not age"
+        "a missing library is not late"
     );
 }
 
 #[test]
-fn messages_go_after_their_time() {
+fn messages_disappear_after_their_time() {
     let mut model = model();
     press(&mut model, &[Key::Char('7'), Key::Esc, Key::Char('f')]);
     model.ui.toast = Some(Toast {
@@ -291,21 +292,21 @@ fn messages_go_after_their_time() {
 }
 
 #[test]
-fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
+fn timeline_is_stacked_by_tag_if_there_are_tags() {
     let mut model = busy();
     press(&mut model, &[Key::Char('3'), Key::Char('o')]);
     assert!(model.ui.timeline.own);
     press(&mut model, &[Key::Char('t')]);
     assert!(!model.ui.timeline.by_tag, "nothing has a tag");
     let text = &model.ui.toast.as_ref().unwrap().text;
-    assert!(text.contains("gives its memory no tags"), "{text}");
+    assert!(text.contains("does not tag its memory"), "{text}");
     let mut alone = model.clone();
     alone.rows.truncate(1);
     press(&mut alone, &[Key::Char('t')]);
-    let told = &alone.ui.toast.as_ref().unwrap().text;
+    let reported = &alone.ui.toast.as_ref().unwrap().text;
     assert!(
-        text.ends_with("(n: the next process)") && !told.contains("(n"),
-        "{text}, {told}"
+        text.ends_with("(n: the next process)") && !reported.contains("(n"),
+        "{text}, {reported}"
     );
     let process = model.ui.process.unwrap();
     let mut past = TagPast::new(process);
@@ -318,7 +319,7 @@ fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
     press(&mut model, &[Key::Char('t')]);
     assert!(model.ui.timeline.by_tag);
     assert_eq!(model.ui.device, Some(process.device));
-    // Another process has a past of its own.
+    // Another process has its own history.
     press(&mut model, &[Key::Char('n')]);
     assert_ne!(model.ui.process, Some(process));
     assert_ne!(model.tags.as_ref().unwrap().process, process);
@@ -326,9 +327,9 @@ fn the_timeline_is_stacked_by_tag_where_there_are_tags() {
     assert!(!model.ui.timeline.by_tag);
 }
 
-/// Whose tags are asked for is on the device that is looked at, not on that of the row selected before.
+/// The process whose tags are shown is on the selected device, not on that of the row selected before.
 #[test]
-fn the_timeline_by_tag_stays_on_the_device_that_is_looked_at() {
+fn timeline_by_tag_stays_on_the_selected_device() {
     use gpumem_channel::{BlockState, DeviceKind, Life};
     let on = |pid: u32, uuid: u8, life, blocks: &[&[(u64, BlockState)]]| {
         let mut channel = channel_on(pid, blocks, DeviceKind::Cuda, life);
@@ -367,14 +368,14 @@ fn the_timeline_by_tag_stays_on_the_device_that_is_looked_at() {
     assert_eq!(named(&model), (11, false));
     press(&mut model, &[Key::Char('3'), Key::Down, Key::Char('t')]);
     assert_eq!(named(&model), (12, true));
-    // So it is where tags are shown already.
+    // The same holds if it is stacked by tag already.
     model.ui.timeline.by_tag = true;
     press(&mut model, &[Key::Up]);
     assert_eq!(named(&model), (11, false));
     press(&mut model, &[Key::Down]);
     assert_eq!(named(&model), (12, true));
 
-    // Of who has ended nobody knows yet whether its blocks have tags.
+    // Whether the blocks of a black box have tags is not known before they are read.
     let mut model = two([2 * GIB, GIB]);
     let list = vec![
         on(11, 1, Life::Alive, &[&[(2 * GIB, BlockState::Allocated)]]),
@@ -385,7 +386,7 @@ fn the_timeline_by_tag_stays_on_the_device_that_is_looked_at() {
     assert_eq!(named(&model), (12, true));
     assert!(model.ui.timeline.by_tag && model.ui.toast.is_none());
 
-    // Where nobody publishes it says so, and stays.
+    // Without a publisher on the device, a message says so and the device stays selected.
     let mut model = two([2 * GIB, GIB]);
     feed(&mut model, [nvml(2 * SECOND, 3 * GIB, &[(99, GIB)])]);
     let devices = model.world().devices.iter();
@@ -394,13 +395,13 @@ fn the_timeline_by_tag_stays_on_the_device_that_is_looked_at() {
     press(&mut model, &[Key::Char('3'), Key::Char('t')]);
     assert_eq!(model.selected_device().unwrap().key, model.world().devices[card].key);
     let said = &model.ui.toast.as_ref().unwrap().text;
-    assert_eq!(said, "GPU 0: nobody who publishes there is listed");
+    assert_eq!(said, "GPU 0: no listed program publishes there");
     assert!(!model.ui.timeline.by_tag);
 }
 
-/// Steps that go on behind a frozen picture would be missed.
+/// Steps of a demo would not be visible while paused.
 #[test]
-fn space_resumes_before_it_goes_on_with_a_demo() {
+fn space_resumes_before_it_advances_a_demo() {
     for (kind, view) in [
         (DemoKind::Stepped, View::Overview),
         (DemoKind::Stepped, View::Demo),
@@ -419,15 +420,15 @@ fn space_resumes_before_it_goes_on_with_a_demo() {
         assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw], "{kind:?}");
         assert!(!model.paused(), "{kind:?}");
         assert!(
-            matches!(press(&mut model, &[Key::Char(' ')])[0], Effect::TellDemo(_)),
+            matches!(press(&mut model, &[Key::Char(' ')])[0], Effect::SendToDemo(_)),
             "{kind:?}"
         );
     }
 }
 
-/// Whoever presses it once more than there are steps wants no pause.
+/// A user who presses it once too often does not want to pause.
 #[test]
-fn space_after_the_last_step_freezes_nothing() {
+fn space_after_the_last_step_does_not_pause() {
     let mut model = busy();
     model.ui.view = View::Demo;
     model.demo = Some(Demo {
@@ -443,9 +444,9 @@ fn space_after_the_last_step_freezes_nothing() {
     assert!(model.paused());
 }
 
-/// What is shown of how old it is goes on.
+/// The shown age of the figures grows.
 #[test]
-fn time_is_drawn_while_the_picture_is_frozen() {
+fn tick_draws_while_paused() {
     let mut model = busy();
     press(&mut model, &[Key::Char('p')]);
     assert_eq!(feed(&mut model, [Event::Tick]), [Effect::DrawSoon]);

@@ -7,7 +7,7 @@ use crate::event::{Event, Key};
 use crate::model::*;
 
 #[test]
-fn sorts_by_each_column_and_turns_round() {
+fn sorts_by_column_and_reverses() {
     // pid: 11 12 13 99, NVML: 5 3 2 2 GiB, cached: 1 0 0.5 - GiB.
     let cases = [
         (Column::Nvml, false, [11, 12, 13, 99]),
@@ -27,12 +27,12 @@ fn sorts_by_each_column_and_turns_round() {
         for _ in 0..=usize::from(again) {
             crate::update::popup::sort_by(&mut model, column);
         }
-        assert_eq!(pids(&model), expected, "{column:?}, turned round: {again}");
+        assert_eq!(pids(&model), expected, "{column:?}, reversed: {again}");
     }
 }
 
 #[test]
-fn a_rank_is_found_as_it_is_shown() {
+fn filter_finds_a_rank_as_shown() {
     let mut model = model();
     let rank = |pid, rank| {
         let mut channel = channel(pid, &[&[(GIB, Allocated)]]);
@@ -47,7 +47,7 @@ fn a_rank_is_found_as_it_is_shown() {
 }
 
 #[test]
-fn the_sort_menu_sorts() {
+fn sort_menu_sorts() {
     let mut model = busy();
     press(&mut model, &[Key::Char('s'), Key::Home, Key::Enter]);
     assert_eq!(
@@ -60,9 +60,9 @@ fn the_sort_menu_sorts() {
     assert!(model.ui.popup.is_none());
 }
 
-/// They stand in the order of what they reserved, and that is turned round where nothing else can be.
+/// They are sorted by RESERVED, and choosing that column reverses the order.
 #[test]
-fn rows_that_no_driver_counts_are_sorted_by_what_they_reserved() {
+fn rows_without_nvml_are_sorted_by_reserved() {
     let mut model = model();
     let list = [(11, 2 * GIB), (12, 3 * GIB)].map(|(pid, size)| channel(pid, &[&[(size, Allocated)]]));
     let without = nvml_state(SECOND, gpumem_probe::NvmlState::Missing);
@@ -77,7 +77,7 @@ fn rows_that_no_driver_counts_are_sorted_by_what_they_reserved() {
 }
 
 #[test]
-fn the_selection_sticks_to_the_process() {
+fn selection_follows_the_process() {
     let mut model = busy();
     press(&mut model, &[Key::Down]);
     assert_eq!(model.selected_process().unwrap().pid, 12);
@@ -87,7 +87,7 @@ fn the_selection_sticks_to_the_process() {
         (model.selected_process().unwrap().pid, model.selected_row()),
         (12, Some(2))
     );
-    // Its figures grow past everyone's: it moves to another row and stays selected.
+    // It grows larger than all others, which moves it to another row. It stays selected.
     let again = model.inputs.channels.channels.clone();
     feed(
         &mut model,
@@ -99,9 +99,9 @@ fn the_selection_sticks_to_the_process() {
     assert_eq!(model.selected_process().unwrap().pid, 12);
 }
 
-/// Channels are read before the driver answers for the first time: which row is selected does not depend on that, unless somebody chose it.
+/// Channels are read before the driver answers for the first time, which must not decide which row is selected.
 #[test]
-fn the_first_row_of_all_is_selected_until_somebody_chooses() {
+fn first_row_is_selected_until_the_user_chooses() {
     let selected = |keys: &[Key]| {
         let mut model = model();
         feed(
@@ -115,14 +115,14 @@ fn the_first_row_of_all_is_selected_until_somebody_chooses() {
         feed(&mut model, [nvml(2 * SECOND, 9 * GIB, &[(11, 6 * GIB), (99, GIB)])]);
         model.selected_process().unwrap().pid
     };
-    assert_eq!(selected(&[]), 99, "and it sticks");
+    assert_eq!(selected(&[]), 99, "and it stays selected");
     assert_eq!(selected(&[Key::Home]), 11);
     assert_eq!(selected(&[Key::Char('2')]), 11, "its blocks are seen");
 }
 
-/// The mark of the device stands beside the selected row of a table that has no room to say which device each row is of.
+/// A narrow table does not show the device of each row, so the marked device must be that of the selected row.
 #[test]
-fn the_device_of_the_first_row_is_marked_at_first() {
+fn device_of_the_first_row_is_selected_at_first() {
     let mut model = model();
     let mut other = channel(12, &[&[(2 * GIB, Allocated)]]);
     std::sync::Arc::make_mut(&mut other.snapshot).devices[0].device.uuid = [9; 16];
@@ -133,13 +133,13 @@ fn the_device_of_the_first_row_is_marked_at_first() {
     assert_eq!(marked(&model), DeviceKey::Uuid([9; 16]));
     assert_eq!(model.world().devices[0].key, DeviceKey::Uuid(CARD));
     press(&mut model, &[Key::Left]);
-    assert_eq!(marked(&model), DeviceKey::Uuid(CARD), "somebody chose it");
+    assert_eq!(marked(&model), DeviceKey::Uuid(CARD), "the user chose it");
     feed(&mut model, [channels(2 * SECOND, list())]);
     assert_eq!(marked(&model), DeviceKey::Uuid(CARD));
 }
 
 #[test]
-fn the_first_row_is_selected_once_the_selected_process_is_gone_for_good() {
+fn first_row_is_selected_once_the_process_is_gone() {
     let mut model = busy();
     press(&mut model, &[Key::Down]);
     let without = model
@@ -160,16 +160,16 @@ fn the_first_row_is_selected_once_the_selected_process_is_gone_for_good() {
     assert_eq!(model.selected_process().unwrap().pid, 11);
 }
 
-/// What was looked at is not there any more, and what stands in its place looks like it.
+/// The user might otherwise take the new row for the old one.
 #[test]
-fn that_another_process_is_selected_is_said() {
-    let told = |keys: &[Key], after: &[Key]| {
+fn selection_of_another_process_is_reported() {
+    let reported = |keys: &[Key], after: &[Key]| {
         let mut model = busy();
         let list = model.inputs.channels.channels.clone();
         press(&mut model, keys);
         let without = |pid| list.iter().filter(|c| c.pid != Some(pid)).cloned().collect();
         let listed = |at| nvml(at, 9 * GIB, &[(11, 5 * GIB)]);
-        // Somebody else goes.
+        // A process that is not selected ends.
         feed(&mut model, [listed(2 * SECOND), channels(2 * SECOND, without(13))]);
         assert_eq!(model.ui.toast, None);
         feed(&mut model, [channels(3 * SECOND, without(12))]);
@@ -177,16 +177,16 @@ fn that_another_process_is_selected_is_said() {
         model.ui.toast.map(|toast| toast.text)
     };
     let text = Some("12 is no longer known: 11 is selected".to_owned());
-    assert_eq!(told(&[Key::Down], &[]), text);
-    assert_eq!(told(&[Key::Down, Key::Char('2')], &[]), text);
+    assert_eq!(reported(&[Key::Down], &[]), text);
+    assert_eq!(reported(&[Key::Down, Key::Char('2')], &[]), text);
     let paused = [Key::Down, Key::Char('p')];
-    assert_eq!(told(&paused, &[]), None, "it is still shown");
-    assert_eq!(told(&paused, &[Key::Char('p')]), text);
-    assert_eq!(told(&[], &[]), None);
+    assert_eq!(reported(&paused, &[]), None, "it is still shown");
+    assert_eq!(reported(&paused, &[Key::Char('p')]), text);
+    assert_eq!(reported(&[], &[]), None);
 }
 
 #[test]
-fn moves_stop_at_the_ends() {
+fn moves_stop_at_the_ends_of_the_list() {
     let mut model = busy();
     for (keys, pid) in [
         (vec![Key::Up], 11),
@@ -201,7 +201,7 @@ fn moves_stop_at_the_ends() {
 }
 
 #[test]
-fn the_filter_takes_words_in_any_order_and_any_case() {
+fn filter_takes_words_in_any_order_and_case() {
     let mut model = busy();
     let cases = [
         ("job12", vec![12]),
@@ -232,7 +232,7 @@ fn the_filter_takes_words_in_any_order_and_any_case() {
 }
 
 #[test]
-fn pasted_lines_are_no_keys() {
+fn pasted_text_does_not_act_as_keys() {
     let mut model = busy();
     assert!(feed(&mut model, [Event::Paste("q\nq".into())]).is_empty());
     press(&mut model, &[Key::Char('/')]);
@@ -264,7 +264,7 @@ fn an_empty_table_takes_every_key() {
 }
 
 #[test]
-fn the_selection_stays_when_the_process_begins_to_publish() {
+fn selection_stays_when_the_process_begins_to_publish() {
     let mut model = model();
     let listed = || nvml(SECOND, 8 * GIB, &[(11, 5 * GIB), (12, 3 * GIB)]);
     feed(&mut model, [channels(SECOND, vec![]), listed()]);

@@ -1,4 +1,4 @@
-//! Which samples make the dashboard draw.
+//! Which samples cause a redraw.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::event::{Effect, Event};
 use crate::model::{Model, Nanos, SECOND, SourceId, Taken, View};
 use crate::update::update;
 
-/// A machine that has been the same for ten seconds, and its publisher's channel.
+/// A machine that has not changed for ten seconds, and the channel of its publisher.
 fn quiet(view: View) -> (Model, gpumem_channel::Snapshot) {
     let publisher = channel(11, &[&[(GIB, Allocated), (GIB, Free)]]);
     let snapshot = (*publisher.snapshot).clone();
@@ -23,7 +23,7 @@ fn quiet(view: View) -> (Model, gpumem_channel::Snapshot) {
     (model, snapshot)
 }
 
-/// The same again at a second; whether anything was drawn.
+/// Feeds the same samples again at a second. Returns whether anything was drawn.
 fn same_again(model: &mut Model, second: Nanos, snapshot: &gpumem_channel::Snapshot) -> bool {
     let at = second * SECOND;
     let mut publisher = channel(11, &[&[(GIB, Allocated), (GIB, Free)]]);
@@ -34,7 +34,7 @@ fn same_again(model: &mut Model, second: Nanos, snapshot: &gpumem_channel::Snaps
 }
 
 #[test]
-fn a_quiet_overview_is_drawn_when_its_graph_moves_every_fifth_second() {
+fn quiet_overview_is_drawn_every_fifth_second() {
     for view in [View::Overview, View::Demo] {
         let (mut model, snapshot) = quiet(view);
         let drawn = (11..=21).filter(|&s| same_again(&mut model, s, &snapshot));
@@ -43,15 +43,15 @@ fn a_quiet_overview_is_drawn_when_its_graph_moves_every_fifth_second() {
 }
 
 #[test]
-fn the_timeline_moves_with_every_sample() {
+fn timeline_is_drawn_with_every_sample() {
     let (mut model, snapshot) = quiet(View::Timeline);
     assert!((11..=14).all(|s| same_again(&mut model, s, &snapshot)));
 }
 
 #[test]
-fn the_blocks_are_drawn_when_the_age_that_is_shown_changes() {
+fn blocks_are_drawn_when_the_shown_age_changes() {
     let (mut model, snapshot) = quiet(View::Blocks);
-    // The blocks are as old as the clock: seconds count up to a minute.
+    // The blocks are as old as the clock, and ages below a minute are shown in seconds.
     assert!((11..=14).all(|s| same_again(&mut model, s, &snapshot)));
     for second in 55..=61 {
         same_again(&mut model, second, &snapshot);
@@ -62,7 +62,7 @@ fn the_blocks_are_drawn_when_the_age_that_is_shown_changes() {
 type Change = fn(Nanos) -> Event;
 
 #[test]
-fn whatever_changes_is_drawn() {
+fn changed_samples_are_drawn() {
     let changes: [(&str, Change); 5] = [
         ("the driver's count", |at| nvml(at, 5 * GIB + MIB, &[(11, 2 * GIB)])),
         ("a process's bytes", |at| nvml(at, 5 * GIB, &[(11, 2 * GIB + MIB)])),
@@ -80,9 +80,9 @@ fn whatever_changes_is_drawn() {
 }
 
 #[test]
-fn a_source_that_answers_again_is_drawn_although_its_figures_are_the_same() {
+fn source_that_answers_again_is_drawn_without_changes() {
     let (mut model, _) = quiet(View::Overview);
-    // Other sources go on; the driver was late.
+    // The other source was sampled meanwhile; the driver is late.
     let at = 14 * SECOND;
     model
         .live
@@ -96,7 +96,7 @@ fn a_source_that_answers_again_is_drawn_although_its_figures_are_the_same() {
 }
 
 #[test]
-fn a_look_up_that_finds_the_same_only_tells_that_it_was_made() {
+fn look_up_without_changes_only_updates_its_time() {
     let (mut model, _) = quiet(View::Overview);
     let at = |second: Nanos| second * SECOND;
     update(&mut model, at(11), processes(at(11), &[(11, "ana", 0)]));

@@ -6,7 +6,7 @@ use super::sample::*;
 use crate::event::{Event, Key, Mouse, MouseAction};
 use crate::model::*;
 
-/// Two segments of 8 MiB: blocks of 1, 1, 6 MiB and of 4, 4 MiB; drawn with 1 MiB per cell, 4 cells per line.
+/// A model with two segments of 8 MiB with blocks of 1, 1, 6 MiB and of 4, 4 MiB, drawn with 1 MiB per cell and 4 cells per line.
 fn mapped() -> Model {
     let mut model = model();
     let blocks: &[&[_]] = &[
@@ -35,7 +35,7 @@ fn mapped() -> Model {
     model
 }
 
-/// Segment and MiB into it.
+/// Returns the segment of the cursor, and the MiB from its start.
 fn place(model: &Model) -> (usize, u64) {
     let (segment, _) = model.cursor_block().unwrap();
     let base = model.map.as_ref().unwrap().segments[segment].segment.addr;
@@ -43,7 +43,7 @@ fn place(model: &Model) -> (usize, u64) {
 }
 
 #[test]
-fn moves_by_what_is_seen() {
+fn cursor_moves_as_drawn() {
     use Key::{Char, Down, End, Home, Left, PageDown, PageUp, Right, Up};
     let cases: &[(&[Key], (usize, u64))] = &[
         (&[Left], (0, 0)),
@@ -73,7 +73,7 @@ fn moves_by_what_is_seen() {
 }
 
 #[test]
-fn the_cursor_stays_at_its_address_when_blocks_change() {
+fn cursor_stays_at_its_address_when_blocks_change() {
     let mut model = mapped();
     press(&mut model, &[Key::Right, Key::Right]);
     let joined: &[&[_]] = &[&[(8 * MIB, Free)], &[(8 * MIB, Free)]];
@@ -86,7 +86,7 @@ fn the_cursor_stays_at_its_address_when_blocks_change() {
 }
 
 #[test]
-fn a_click_puts_the_cursor_on_the_cell() {
+fn click_puts_the_cursor_on_the_cell() {
     let mut model = mapped();
     let base = model.map.as_ref().unwrap().segments[0].segment.addr;
     let target = Target::Bytes {
@@ -123,7 +123,7 @@ fn a_click_puts_the_cursor_on_the_cell() {
 }
 
 #[test]
-fn zoom_ends_where_there_is_no_more_to_see() {
+fn zoom_ends_at_the_smallest_cell() {
     let mut model = mapped();
     press(&mut model, &[Key::Char('-')]);
     assert_eq!(model.ui.blocks.zoom, 0);
@@ -140,9 +140,9 @@ fn zoom_ends_where_there_is_no_more_to_see() {
     assert_eq!(model.ui.blocks.zoom, 0);
 }
 
-/// Rows break at segments: two segments of 6 cells in lines of 4 cells are 4 rows, and folded short ones share one.
+/// Segments begin on new lines: two of 6 cells take two lines of 5 cells each. Short ones share a line if folded.
 #[test]
-fn up_and_down_go_by_rows_as_drawn() {
+fn up_and_down_move_by_drawn_lines() {
     let mut model = model();
     let short: &[_] = &[(2 * MIB, Free)];
     let blocks: &[&[_]] = &[&[(6 * MIB, Free)], &[(6 * MIB, Free)], short, short, short];
@@ -178,7 +178,7 @@ fn up_and_down_go_by_rows_as_drawn() {
         seen.push(place(&model));
     }
     assert_eq!(seen, [(0, 5), (1, 0), (1, 5), (2, 0)]);
-    // The fourth segment lies beside the third, from column 3 on.
+    // The fourth segment is on the line of the third, from column 3 on.
     model.ui.blocks.cursor = Some(model.map.as_ref().unwrap().segments[3].segment.addr);
     press(&mut model, &[Key::Down]);
     assert_eq!(place(&model), (4, 1), "the nearest cell of a shorter line");

@@ -8,34 +8,34 @@ use super::sample::*;
 use crate::model::{COUNTED_ABOVE, ChannelKey, Ended, Process, SECOND};
 
 #[test]
-fn who_is_not_in_the_drivers_list_has_no_figure_and_no_failure() {
+fn unlisted_process_has_no_figure_and_no_failure() {
     let mut model = model();
     let list = || channels(SECOND, vec![channel(5, &[&[(GIB, Allocated)]])]);
-    let mut told = |event| {
+    let mut reported = |event| {
         feed(&mut model, [event, list()]);
         let process = model.world().processes.iter().find(|p| p.pid == 5).unwrap();
         let report = crate::report::text(&model, u16::MAX);
         (process.may_be_counted(), report.contains("failed"))
     };
-    assert_eq!(told(nvml(SECOND, GIB, &[])), (false, false), "not the process");
+    assert_eq!(reported(nvml(SECOND, GIB, &[])), (false, false), "not the process");
     assert_eq!(
-        told(nvml_state(SECOND, NvmlState::Ready)),
+        reported(nvml_state(SECOND, NvmlState::Ready)),
         (false, false),
         "not the device"
     );
     let unlisted = nvml_but(SECOND, GIB, &[], |gpu| {
         gpu.processes = Reading::Failed("Unknown Error".into());
     });
-    assert_eq!(told(unlisted), (true, true));
+    assert_eq!(reported(unlisted), (true, true));
 }
 
-/// To the minute: it is not drawn more often for that.
+/// The age is in whole minutes, so that the screen is not drawn more often for it.
 #[test]
-fn a_black_box_tells_how_long_ago_its_program_ended() {
+fn black_box_says_how_long_ago_its_program_ended() {
     let mut ended = channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, Life::Died);
     ended.last_sign = Some(30 * SECOND);
     let mut model = model();
-    let mut told = |at, last_sign| {
+    let mut reported = |at, last_sign| {
         ended.last_sign = last_sign;
         feed(&mut model, [channels(at, vec![ended.clone()])]);
         model.world().processes[0].ended
@@ -46,15 +46,15 @@ fn a_black_box_tells_how_long_ago_its_program_ended() {
             minutes,
         })
     };
-    assert_eq!(told(89 * SECOND, Some(30 * SECOND)), minutes(0));
-    assert_eq!(told(211 * SECOND, Some(30 * SECOND)), minutes(3));
-    assert_eq!(told(SECOND, Some(30 * SECOND)), minutes(0), "clocks may differ");
-    assert_eq!(told(89 * SECOND, None), None);
+    assert_eq!(reported(89 * SECOND, Some(30 * SECOND)), minutes(0));
+    assert_eq!(reported(211 * SECOND, Some(30 * SECOND)), minutes(3));
+    assert_eq!(reported(SECOND, Some(30 * SECOND)), minutes(0), "clocks may differ");
+    assert_eq!(reported(89 * SECOND, None), None);
 }
 
-/// Whoever adds up the column would count it twice, and miss as much of what nobody has.
+/// Otherwise the sum of the column would count it twice, and less memory would seem to have no owner.
 #[test]
-fn a_process_with_two_channels_on_a_card_is_counted_once() {
+fn process_with_two_channels_is_counted_once() {
     let mut model = model();
     let first = channel(11, &[&[(9 * GIB, Allocated), (GIB, Free)]]);
     let mut second = channel(11, &[&[(20 * GIB, Allocated)]]);
@@ -70,8 +70,8 @@ fn a_process_with_two_channels_on_a_card_is_counted_once() {
     assert_eq!((memory.allocated, memory.cached), (29 * GIB, GIB));
     // 60 GiB less the process and what the driver keeps.
     let findings = &model.world().findings;
-    let nobodys = |text: &str| text.contains("29.0 GiB are used by nobody");
-    assert!(findings.iter().any(|f| nobodys(&f.text)), "{findings:?}");
+    let is_unowned = |text: &str| text.contains("29.0 GiB belong to no listed process");
+    assert!(findings.iter().any(|f| is_unowned(&f.text)), "{findings:?}");
     let uncounted = nvml_but(2 * SECOND, 60 * GIB, &[(11, 0)], |gpu| {
         if let Reading::Value(list) = &mut gpu.processes {
             list[0].used = Reading::NotSupported;

@@ -1,4 +1,4 @@
-//! Made-up samples: small machines to test with.
+//! Samples of small machines to test with.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn model() -> Model {
     }
 }
 
-/// A channel of `pid` on the card with the given blocks (size, state), 2 segments at most.
+/// A channel of `pid` on the card, with segments of these blocks (size, state).
 pub(super) fn channel(pid: u32, segments: &[&[(u64, BlockState)]]) -> Channel {
     channel_on(pid, segments, DeviceKind::Cuda, Life::Alive)
 }
@@ -137,7 +137,7 @@ pub(super) fn channel_sample(at: Nanos, sample: ChannelSample) -> Event {
     Event::sampled(at, Sample::Channels(sample))
 }
 
-/// The processes with these pids, of these users, with these starts.
+/// A sample of processes with these pids, users and start times.
 pub(super) fn processes(at: Nanos, list: &[(u32, &str, u64)]) -> Event {
     Event::sampled(at, Sample::Processes(people(list)))
 }
@@ -154,12 +154,12 @@ pub(super) fn people(list: &[(u32, &str, u64)]) -> Vec<Process> {
     list.iter().map(person).collect()
 }
 
-/// NVML with one card of 80 GiB, half a GiB of it the driver's.
+/// A sample of NVML with one card of 80 GiB, of which the driver holds half a GiB.
 pub(super) fn nvml(at: Nanos, used: u64, processes: &[(u32, u64)]) -> Event {
     nvml_but(at, used, processes, |_| ())
 }
 
-/// The same, but for what is different about the card.
+/// Does the same, and then changes the card.
 pub(super) fn nvml_but(at: Nanos, used: u64, processes: &[(u32, u64)], change: impl FnOnce(&mut Gpu)) -> Event {
     let memory = Memory {
         total: 80 * GIB,
@@ -199,7 +199,7 @@ pub(super) fn nvml_state(at: Nanos, state: NvmlState) -> Event {
     Event::sampled(at, Sample::Nvml(sample))
 }
 
-/// Applies events in order, a millisecond apart; the effects of the last.
+/// Applies events in order, a millisecond apart. Returns the effects of the last.
 pub(super) fn feed(model: &mut Model, events: impl IntoIterator<Item = Event>) -> Vec<Effect> {
     let mut effects = Vec::new();
     for event in events {
@@ -216,7 +216,7 @@ pub(super) fn type_text(model: &mut Model, text: &str) -> Vec<Effect> {
     feed(model, text.chars().map(|c| Event::Key(Key::Char(c))))
 }
 
-/// Three publishers of 4, 2 and 1 GiB and one process that does not publish.
+/// A model with three publishers of 4, 2 and 1 GiB and one process that does not publish.
 pub(super) fn busy() -> Model {
     use BlockState::{Allocated, Free};
     let mut model = model();
