@@ -37,9 +37,9 @@ fn main() {
     while Instant::now() < end {
         watch.wait(Duration::from_secs(1).min(end - Instant::now()));
         println!("{:?} {:?}", watch.state(target), watch.counters(target));
-        let (ranges, more) = memory.ranges(target.pid).unwrap_or_default();
+        let map = memory.map(target.pid).unwrap_or_default();
         let begin = Instant::now();
-        let found = memory.residency(target.pid, &ranges).unwrap_or_default();
+        let found = memory.residency(target.pid, &map.ranges).unwrap_or_default();
         let took = begin.elapsed();
         for resident in &found {
             let spans = &resident.spans;
@@ -59,7 +59,7 @@ fn main() {
             });
             println!("    {}", signs.collect::<String>());
         }
-        println!("  {more} more ranges; read in {took:?}");
+        println!("  {} more ranges; read in {took:?}", map.left_out);
         if watch
             .state(target)
             .is_some_and(|state| matches!(state, Watching::Off(_)))

@@ -34,6 +34,7 @@ pub use process::{NoProcess, Processes, Users};
 pub use root::Root;
 pub use types::*;
 pub use uvm::{
-    BLOCK, BLOCK_PAGES, BlockMoves, Cause, Counters, Direction, EventSums, Events, ManagedMemory, ManagedRange, Moves,
-    PAGE, PARTS, Resident, Span, Spans, Target, UvmPolicy, UvmWatch, Watching, run_helper,
+    BLOCK, BLOCK_PAGES, BlockMoves, Cause, Counters, Direction, EventSums, Events, ManagedMap, ManagedMemory,
+    ManagedRange, Moves, PAGE, PARTS, Resident, Span, Spans, Target, UvmPolicy, UvmSupport, UvmWatch, Watching,
+    run_helper,
 };

@@ -17,6 +17,7 @@ mod policy;
 mod ranges;
 mod residency;
 mod spans;
+mod support;
 mod sys;
 mod tracker;
 mod watch;
@@ -27,9 +28,10 @@ pub use board::Events;
 pub use causes::{BLOCK, BlockMoves, Cause, Direction, EventSums, Moves, PARTS};
 pub use helper::run_helper;
 pub use policy::UvmPolicy;
-pub use ranges::ManagedRange;
+pub use ranges::{ManagedMap, ManagedRange};
 pub use residency::Resident;
 pub use spans::{BLOCK_PAGES, Span, Spans};
+pub use support::UvmSupport;
 pub use tracker::Target;
 pub use watch::{UvmWatch, Watching};
 
@@ -73,11 +75,11 @@ impl ManagedMemory {
         }
     }
 
-    /// The managed ranges of a process, in order, and how many more it has.
+    /// Reads what the memory map of a process says of managed memory.
     ///
     /// # Errors
     /// When its map cannot be read: it is another user's, or gone.
-    pub fn ranges(&self, pid: u32) -> io::Result<(Vec<ManagedRange>, usize)> {
+    pub fn map(&self, pid: u32) -> io::Result<ManagedMap> {
         let device = self.driver.path(DEVICE);
         ranges::managed_ranges(&Root::default(), pid, &device.to_string_lossy())
     }

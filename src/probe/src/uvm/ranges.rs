@@ -32,26 +32,41 @@ impl ManagedRange {
     }
 }
 
-/// The managed ranges of a process, in the order of their addresses, and how many more there are than are kept.
+/// What the memory map of a process says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManagedMap {
+    /// Its managed ranges, in order.
+    pub ranges: Vec<ManagedRange>,
+    /// Ranges that it has besides.
+    pub left_out: usize,
+    /// Whether it has PyTorch's CUDA library loaded, which does not use managed memory itself.
+    pub pytorch: bool,
+    /// Whether it has bitsandbytes loaded, whose paged optimizers use managed memory.
+    pub bitsandbytes: bool,
+}
+
+/// Reads the memory map of a process.
 ///
 /// # Errors
 /// When the file cannot be read, which another user's cannot.
-pub(super) fn managed_ranges(root: &Root, pid: u32, device: &str) -> io::Result<(Vec<ManagedRange>, usize)> {
+pub(super) fn managed_ranges(root: &Root, pid: u32, device: &str) -> io::Result<ManagedMap> {
     let file = root.open(format!("proc/{pid}/maps"))?;
     parse(BufReader::new(file.take(MOST_BYTES)), device)
 }
 
-fn parse(mut maps: impl BufRead, device: &str) -> io::Result<(Vec<ManagedRange>, usize)> {
-    let mut ranges: Vec<ManagedRange> = Vec::new();
-    let mut more = 0;
+fn parse(mut maps: impl BufRead, device: &str) -> io::Result<ManagedMap> {
+    let mut map = ManagedMap::default();
     let mut line = Vec::new();
     loop {
         line.clear();
+        let ManagedMap { ranges, left_out, .. } = &mut map;
         let full = ranges.len() == MOST_RANGES;
         if maps.by_ref().take(MOST_LINE).read_until(b'\n', &mut line)? == 0 {
-            return Ok((ranges, more));
+            return Ok(map);
         }
         let Some(range) = std::str::from_utf8(&line).ok().and_then(|line| managed(line, device)) else {
+            map.pytorch |= has(&line, b"/libtorch_cuda");
+            map.bitsandbytes |= has(&line, b"/libbitsandbytes");
             continue;
         };
         match ranges.last_mut() {
@@ -59,10 +74,15 @@ fn parse(mut maps: impl BufRead, device: &str) -> io::Result<(Vec<ManagedRange>,
             // overlap.
             Some(last) if range.start < last.end => continue,
             Some(last) if range.start == last.end => last.end = range.end,
-            _ if full => more += 1,
+            _ if full => *left_out += 1,
             _ => ranges.push(range),
         }
     }
+}
+
+/// Whether a line names a library.
+fn has(line: &[u8], library: &[u8]) -> bool {
+    line.windows(library.len()).any(|window| window == library)
 }
 
 /// The managed range of a line such as `7f0000000000-7f0010000000 rw-s 7f0000000000 00:05 1 /dev/nvidia-uvm`: the offset in the
@@ -90,8 +110,8 @@ mod tests {
     use super::*;
 
     fn ranges(maps: &str) -> Vec<(u64, u64)> {
-        let (ranges, _) = parse(maps.as_bytes(), "/dev/nvidia-uvm").unwrap();
-        ranges.iter().map(|range| (range.start, range.end)).collect()
+        let map = parse(maps.as_bytes(), "/dev/nvidia-uvm").unwrap();
+        map.ranges.iter().map(|range| (range.start, range.end)).collect()
     }
 
     #[test]
@@ -146,6 +166,16 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
     }
 
     #[test]
+    fn libraries_that_explain_managed_memory_are_found() {
+        let line = |path: &str| format!("7f2000000000-7f2000200000 r-xp 00000000 08:01 9 /usr/lib/{path}\n");
+        let map = |path: &str| parse(line(path).as_bytes(), "/dev/nvidia-uvm").unwrap();
+        let found = |path: &str| (map(path).pytorch, map(path).bitsandbytes);
+        assert_eq!(found("torch/lib/libtorch_cuda.so"), (true, false));
+        assert_eq!(found("bitsandbytes/libbitsandbytes_cuda130.so"), (false, true));
+        assert_eq!(found("libc.so.6"), (false, false));
+    }
+
+    #[test]
     fn ranges_beyond_the_limit_are_counted() {
         let line = |n: u64| {
             let start = 0x7f00_0000_0000 + n * 4 * PAGE;
@@ -155,7 +185,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
             )
         };
         let maps: String = (0..MOST_RANGES as u64 + 7).map(line).collect();
-        let (ranges, more) = parse(maps.as_bytes(), "/dev/nvidia-uvm").unwrap();
-        assert_eq!((ranges.len(), more), (MOST_RANGES, 7));
+        let map = parse(maps.as_bytes(), "/dev/nvidia-uvm").unwrap();
+        assert_eq!((map.ranges.len(), map.left_out), (MOST_RANGES, 7));
     }
 }

@@ -33,7 +33,7 @@ pub struct Spans {
 
 impl Spans {
     /// A range of `pages`, of which none is present yet.
-    pub(super) fn new(pages: u32) -> Spans {
+    pub fn new(pages: u32) -> Spans {
         Spans {
             pages,
             ..Spans::default()
@@ -41,7 +41,7 @@ impl Spans {
     }
 
     /// Adds a run of present pages behind those that are there. What lies beyond the range, or before its own place, is left out.
-    pub(super) fn push(&mut self, run: Range<u32>) {
+    pub fn push(&mut self, run: Range<u32>) {
         let from = run.start.max(self.spans.last().map_or(0, |last| last.end()));
         let to = run.end.min(self.pages);
         if from >= to {

@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use super::abi::{self, Layout, Queue, Refusal, control};
 use super::causes::Aggregator;
+use super::support::{AS_ROOT, open_tools};
 use super::sys::{Aligned, Shared, request};
 use super::{DEVICE, PAGE, TOOLS};
 use crate::Root;
@@ -201,27 +202,12 @@ fn descriptors(pid: u32, device: &std::path::Path) -> Result<Vec<String>, String
     }
 }
 
-const AS_ROOT: &str = "run gpumem-tui as root (sudo), or in a container with --cap-add SYS_PTRACE";
-
 fn getfd(pidfd: &OwnedFd, name: &str) -> Result<OwnedFd, String> {
     let number = name.parse().map_err(|_| NO_UVM)?;
     pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()).map_err(|e| match e {
         Errno::PERM => format!("the kernel does not let this user look into it (Yama, or a container): {AS_ROOT}"),
         Errno::NOSYS => "Linux 5.6 or newer is needed (pidfd_getfd)".to_owned(),
         e => format!("pidfd_getfd: {e}"),
-    })
-}
-
-fn open_tools(root: &Root) -> Result<File, String> {
-    let path = root.path(TOOLS);
-    let open = File::options().read(true).write(true).open(&path);
-    open.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => format!(
-            "{} is missing: nvidia-modprobe -u -c=0 makes it; a container needs --device /{TOOLS}",
-            path.display()
-        ),
-        io::ErrorKind::PermissionDenied => format!("{} is closed to this user: {AS_ROOT}", path.display()),
-        _ => format!("{}: {e}", path.display()),
     })
 }
 

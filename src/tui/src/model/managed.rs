@@ -41,6 +41,8 @@ pub(crate) struct ManagedSample {
     pub processes: BTreeMap<Target, ManagedProcess>,
     /// The driver's policy; `None` where its module is not loaded.
     pub policy: Option<UvmPolicy>,
+    /// Why presence in the CPU's page table does not tell where a page is on this machine, if it does not.
+    pub coherent: Option<Arc<str>>,
     /// Events of the process that they were asked of.
     pub causes: Option<(Target, Causes)>,
 }
@@ -65,6 +67,20 @@ pub(crate) struct ManagedSums {
     pub bytes: u64,
     /// Bytes that the CPU can reach; the rest is on a GPU, evicted to the host's memory, or was never touched.
     pub on_cpu: u64,
+    /// What it is likely of.
+    pub origin: Origin,
+}
+
+/// What managed memory is likely of, by the libraries that its program has loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nothing says.
+    #[default]
+    Unknown,
+    /// PyTorch is loaded, which does not use managed memory itself.
+    PyTorch,
+    /// bitsandbytes is loaded, whose paged optimizers use managed memory.
+    PagedOptimizer,
 }
 
 impl ManagedSums {
@@ -196,6 +212,16 @@ impl KnownCauses {
             .map(|(n, block)| (block.start, n))
             .collect();
         KnownCauses { events, places }
+    }
+
+    /// Returns the bytes whose last migration was an eviction.
+    pub(crate) fn evicted_bytes(&self) -> u64 {
+        let parts = self
+            .events
+            .blocks
+            .iter()
+            .map(|block| u64::from(block.evicted.count_ones()));
+        parts.sum::<u64>() * (BLOCK / gpumem_probe::PARTS)
     }
 
     /// The block that begins at an address.

@@ -37,7 +37,7 @@ pub(crate) use key::Key;
 pub(crate) use keymap::{Action, HelpGroup, Move, action_of, footer, help};
 pub(crate) use managed::{
     Causes, CounterHistory, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums,
-    ManagedWorld, Pages, Places, Rates, Tracking,
+    ManagedWorld, Origin, Pages, Places, Rates, Tracking,
 };
 pub(crate) use map_layout::{Extents, MapLayout, Strip};
 pub(crate) use mapped::mapped;

@@ -8,16 +8,17 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpumem_probe::{ManagedMemory, Root, Target, UvmPolicy, UvmWatch, Watching};
+use gpumem_probe::{Facts, ManagedMemory, PtraceScope, Root, Target, UvmPolicy, UvmSupport, UvmWatch, Watching};
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Requests, Source};
+use crate::check::{Check, Verdict, good, not};
 use crate::clock;
 use crate::model::{
-    Causes, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums, Model, Nanos, Pages,
-    Request, Sample,
+    Causes, Counting, Inputs, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums, Model, Nanos,
+    Origin, Pages, Request, Sample,
 };
 
 /// How often counters are read while somebody looks at them.
@@ -51,6 +52,7 @@ pub(super) struct Managed {
     asked: ManagedRequest,
     known: BTreeMap<Target, Known>,
     policy: (Nanos, Option<UvmPolicy>),
+    coherent: Option<Arc<str>>,
 }
 
 /// What was seen of a process, and when it is worth another look.
@@ -68,6 +70,7 @@ impl Default for Managed {
             asked: ManagedRequest::default(),
             known: BTreeMap::new(),
             policy: (0, None),
+            coherent: UvmSupport::look(&root).coherent.map(Arc::from),
             root,
         }
     }
@@ -108,8 +111,13 @@ impl Source for Managed {
         Sample::Managed(ManagedSample {
             processes,
             policy: self.policy.1,
+            coherent: self.coherent.clone(),
             causes,
         })
+    }
+
+    fn checks(&self, facts: &Facts, _: &Inputs) -> Vec<Check> {
+        vec![check(facts, &UvmSupport::look(&self.root))]
     }
 
     fn json(&self, model: &Model) -> serde_json::Result<Option<Box<RawValue>>> {
@@ -144,6 +152,55 @@ impl Source for Managed {
     }
 }
 
+/// What `doctor` says: whether page locations, counters and causes can be seen.
+fn check(facts: &Facts, support: &UvmSupport) -> Check {
+    let name = "unified";
+    if facts.driver_module.is_err() {
+        return not(
+            name,
+            Verdict::NoGpu,
+            "managed memory is not watched without a driver",
+            "it appears with the driver; gpumem-tui demo shows what a simulated device can",
+        );
+    }
+    if let Some(why) = &support.coherent {
+        let todo =
+            "the map of view 5 tells pages apart only where GPU memory is not the host's; counters work all the same";
+        return not(name, Verdict::Note, why, todo);
+    }
+    let root = rustix::process::geteuid().is_root();
+    let allowed = root
+        || facts
+            .capabilities
+            .as_ref()
+            .is_ok_and(|capabilities| capabilities.sys_ptrace);
+    let restricted = !allowed && !matches!(facts.ptrace_scope, Ok(PtraceScope::NoYama | PtraceScope::Classic));
+    match (&support.interface, &support.tools) {
+        (Err(why), _) => not(
+            name,
+            Verdict::Note,
+            format!("pages can be located, migrations not be counted: {why}"),
+            "a newer gpumem-tui may know this driver",
+        ),
+        (_, Err(why)) => not(
+            name,
+            Verdict::Note,
+            "pages can be located, migrations not be counted",
+            why,
+        ),
+        _ if restricted => not(
+            name,
+            Verdict::Note,
+            "pages of your own processes can be located; counters need the right to trace them (Yama)",
+            "run gpumem-tui as root, or sudo sysctl kernel.yama.ptrace_scope=0",
+        ),
+        (Ok(version), _) => good(
+            name,
+            format!("pages can be located, migrations counted (interface of driver {version})"),
+        ),
+    }
+}
+
 /// Its field in the JSON document. `JSON.md` says what they mean.
 #[derive(Serialize)]
 struct Json {
@@ -160,7 +217,7 @@ impl Managed {
     fn look(&mut self, target: Target, shown: bool) -> Known {
         let began = Instant::now();
         let (sums, pages) = match self.pages(target) {
-            Ok(pages) => (Ok(sums(&pages)), Some(Arc::new(pages)).filter(|_| shown)),
+            Ok((pages, origin)) => (Ok(sums(&pages, origin)), Some(Arc::new(pages)).filter(|_| shown)),
             Err(why) => (Err(why), None),
         };
         let took = began.elapsed();
@@ -174,18 +231,28 @@ impl Managed {
         }
     }
 
-    fn pages(&mut self, target: Target) -> Result<Pages, String> {
+    fn pages(&mut self, target: Target) -> Result<(Pages, Origin), String> {
         let denied = |e: std::io::Error| match e.kind() {
             std::io::ErrorKind::PermissionDenied => "it is another user's: run gpumem-tui as root".to_owned(),
             _ => format!("its memory map cannot be read: {e}"),
         };
-        let (ranges, left_out) = self.memory.ranges(target.pid).map_err(denied)?;
+        let map = self.memory.map(target.pid).map_err(denied)?;
         let at = clock::now();
-        let ranges = match ranges.is_empty() {
+        let ranges = match map.ranges.is_empty() {
             true => Vec::new(),
-            false => self.memory.residency(target.pid, &ranges).map_err(denied)?,
+            false => self.memory.residency(target.pid, &map.ranges).map_err(denied)?,
         };
-        Ok(Pages { at, ranges, left_out })
+        let origin = match (map.pytorch, map.bitsandbytes) {
+            (_, true) => Origin::PagedOptimizer,
+            (true, false) => Origin::PyTorch,
+            (false, false) => Origin::Unknown,
+        };
+        let pages = Pages {
+            at,
+            ranges,
+            left_out: map.left_out,
+        };
+        Ok((pages, origin))
     }
 
     fn causes(&self) -> Option<(Target, Causes)> {
@@ -211,9 +278,10 @@ fn counting(watch: &UvmWatch, target: Target) -> Counting {
     }
 }
 
-fn sums(pages: &Pages) -> ManagedSums {
+fn sums(pages: &Pages, origin: Origin) -> ManagedSums {
     let ranges = &pages.ranges;
     ManagedSums {
+        origin,
         ranges: ranges.len() + pages.left_out,
         bytes: ranges.iter().fold(0, |sum: u64, r| sum.saturating_add(r.range.bytes())),
         on_cpu: ranges

@@ -7,8 +7,8 @@ use gpumem_probe::{Memory, Reading};
 use gpumem_text::units;
 
 use crate::model::{
-    COUNTED_ABOVE, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, LeftOut, Nanos, Problem, ProblemKind,
-    Process, ProcessId, ProcessState, SECOND, Severity, World,
+    COUNTED_ABOVE, Causes, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, KnownCauses, LeftOut, Nanos,
+    Origin, Problem, ProblemKind, Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
 
 use super::devices::{Told, told};
@@ -83,6 +83,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         );
         findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
     }
+    findings.extend(about_managed(world));
     findings.extend(about_left_out(&world.left_out).into_iter().map(|f| (0, f)));
     let of = |kind| world.problems.iter().filter(move |p| p.kind == kind);
     for place in of(ProblemKind::Directory) {
@@ -115,6 +116,86 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     let its = |finding: &Finding| processes.get(&finding.process?).copied();
     findings.sort_by_cached_key(|(bytes, finding)| std::cmp::Reverse((rank(finding, its(finding)), *bytes)));
     findings.into_iter().map(|(_, finding)| finding).collect()
+}
+
+/// How far back the movement of managed memory is looked at.
+const RECENT: Nanos = 10 * SECOND;
+/// How much of that must have been seen.
+const LEAST_SEEN: Nanos = 3 * SECOND;
+/// Faults a second from which on a program mostly waits for them: one costs 10 to 30 microseconds on the CPU, and a batch of 256 on a GPU
+/// about as many.
+const STALLING: [u64; 2] = [10_000, 100_000];
+
+/// Returns findings about managed memory. Their figures are rounded down to powers of two, so that they do not change with every sample.
+pub(super) fn about_managed(world: &World) -> Vec<Ranked> {
+    let rounded = |n: u64| 1u64 << n.max(1).ilog2();
+    let mut findings = Vec::new();
+    for (target, _, sums) in world.managed.with_memory() {
+        let Some(row) = world.processes.iter().find(|p| p.pid == target.pid && p.state.alive()) else {
+            continue;
+        };
+        let (name, size) = (row.pid, units::bytes(sums.bytes));
+        let mut say = |severity, text| findings.push((sums.bytes, finding(severity, Some(row.id), text)));
+        if sums.bytes >= MIN_CACHE && sums.origin == Origin::PagedOptimizer {
+            say(
+                Severity::Info,
+                format!(
+                    "{name}: {size} are managed: a paged optimizer of bitsandbytes keeps its state there, and it moves at each step"
+                ),
+            );
+        } else if sums.bytes >= MIN_CACHE && sums.origin == Origin::PyTorch {
+            let text = format!(
+                "{name}: {size} are managed, which PyTorch itself does not use: a library or an extension does"
+            );
+            say(Severity::Info, text);
+        }
+        let evicted: u64 = world
+            .managed
+            .causes_of(*target)
+            .and_then(Causes::known)
+            .map_or(0, KnownCauses::evicted_bytes);
+        if evicted > 0 {
+            let least = units::bytes(rounded(evicted));
+            let text = format!(
+                "{name}: the driver evicts its managed memory: what it uses does not fit the GPU by at least {least}. Use less, or free the \
+                 memory of others"
+            );
+            say(Severity::Warning, text);
+        }
+        let Some((seen, moved)) = world.managed.past.get(target).and_then(|past| past.within(RECENT)) else {
+            continue;
+        };
+        if seen < LEAST_SEEN {
+            continue;
+        }
+        let both = moved.to_gpu.min(moved.to_cpu);
+        if both > sums.bytes {
+            let times = rounded(both / sums.bytes);
+            let text = format!(
+                "{name}: its managed memory ({size}) went to the GPU and back at least {}: prefetch it \
+                 (cudaMemPrefetchAsync), advise where it stays (preferred location, read-mostly), or copy it yourself",
+                match times {
+                    1 => "once in 10 s".to_owned(),
+                    n => format!("{n} times in 10 s"),
+                }
+            );
+            say(Severity::Warning, text);
+        }
+        let rate = |faults: u64| (u128::from(faults) * u128::from(SECOND) / u128::from(seen)) as u64;
+        for (who, faults, least) in [
+            ("CPU", moved.cpu_faults, STALLING[0]),
+            ("GPU", moved.gpu_faults, STALLING[1]),
+        ] {
+            if rate(faults) >= least {
+                let text = format!(
+                    "{name}: at least {} page faults of the {who} a second hold it up: prefetch before the {who} uses the memory",
+                    units::count(rounded(rate(faults)))
+                );
+                say(Severity::Warning, text);
+            }
+        }
+    }
+    findings
 }
 
 /// Returns the rank of a finding. A finding about a process that has ended ranks one severity lower, since less can be done about
@@ -224,7 +305,9 @@ fn unowned_memory(told: Told<'_>, device: &Device, processes: &[Process]) -> Opt
     }
     // A doubted figure proves nothing.
     let used = memory.used.filter(|_| memory.doubted.used.is_none())?;
-    let rest = used.saturating_sub(known);
+    // Managed memory is not in the figures of processes, and has a part of its own.
+    let managed = device.memory.value().map_or(0, |parts| parts.managed);
+    let rest = used.saturating_sub(known).saturating_sub(managed);
     (rest > MIN_UNOWNED.max(memory.total / 50)).then_some(rest)
 }
 

@@ -8,6 +8,7 @@ use crate::event::Effect;
 use crate::model::{Device, Inputs, ManagedSample, ManagedSums, ManagedWorld, Model, Nanos, Process, SourceId, View};
 
 use super::devices::{Told, told};
+use super::findings::about_managed;
 use super::{derive, look::Look};
 
 /// Keeps a sample. Counters change with each; the rest is derived anew only when sizes have changed.
@@ -17,7 +18,9 @@ pub(super) fn take(model: &mut Model, look: &Look, at: Nanos, sample: ManagedSam
         all.map(|(target, process)| (*target, process.sums.clone())).collect()
     };
     let same = sums(&model.live.managed.sample) == sums(&sample);
+    let findings = about_managed(&model.live);
     model.live.managed.take(at, sample);
+    let same = same && findings == about_managed(&model.live);
     model.live.times.clone_from(&model.inputs.times);
     let mut effects = match same {
         true => Vec::new(),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use gpumem_probe::Target as ManagedTarget;
 use gpumem_text::units::{self, plural, round_size};
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Pages, Places, Target};
 use crate::view::Screen;
@@ -38,8 +39,10 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 fn one(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &ManagedProcess, sums: ManagedSums) {
     let causes = screen.model.world().managed.causes_of(target);
     let cause_lines = causes.map_or(0, |causes| causes::height(causes, area.height));
+    let counted = matches!(process.counting, Counting::On(_));
     let traffic_lines = match area.height {
         ..12 => 2,
+        _ if !counted => 4,
         12..20 => 5,
         20..30 => 8,
         _ => 11,
@@ -67,6 +70,12 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
         units::bytes(sums.bytes),
         plural(sums.ranges as u64, "range")
     );
+    if let Some(why) = &model.world().managed.sample.coherent {
+        let inside = screen.panel(area, &title, "");
+        let text = Text::raw(format!("No map: {why}."));
+        screen.render(Paragraph::new(text).wrap(Wrap { trim: true }), inside);
+        return;
+    }
     let Some(pages) = &process.pages else {
         let inside = screen.panel(area, &title, "");
         let text = Span::styled("Its pages are being looked at.", screen.theme.ink(Ink::Dim));

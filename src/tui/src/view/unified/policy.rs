@@ -23,29 +23,27 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 fn words(policy: &UvmPolicy) -> String {
     let mut parts = Vec::new();
     match (policy.prefetch, policy.prefetch_threshold) {
-        (Some(false), _) => parts.push("driver's prefetch off".to_owned()),
-        (Some(true), Some(percent)) => parts.push(format!("driver's prefetch on (from {percent} % of a part)")),
-        (Some(true), None) => parts.push("driver's prefetch on".to_owned()),
+        (Some(false), _) => parts.push("prefetch off".to_owned()),
+        (Some(true), Some(percent)) => parts.push(format!("prefetch on (from {percent} %)")),
+        (Some(true), None) => parts.push("prefetch on".to_owned()),
         (None, _) => {}
     }
     match (policy.thrashing, policy.thrashing_threshold, policy.thrashing_lapse) {
         (Some(false), ..) => parts.push("thrashing not detected".to_owned()),
-        (Some(true), Some(times), Some(lapse)) => {
-            parts.push(format!("thrashing: {times} moves of a page within {lapse} µs"))
-        }
+        (Some(true), Some(times), Some(lapse)) => parts.push(format!("thrashing: {times} moves in {lapse} µs")),
         (Some(true), ..) => parts.push("thrashing detected".to_owned()),
         (None, ..) => {}
     }
     parts.extend(policy.access_counters.map(|mode| match mode {
         0 => "access counters off".to_owned(),
         1.. => "access counters migrate".to_owned(),
-        _ => "access counters only with ATS".to_owned(),
+        _ => "access counters: ATS only".to_owned(),
     }));
     parts.extend(policy.hmm_disabled.map(|off| match off {
         true => "HMM off".to_owned(),
         false => "HMM on".to_owned(),
     }));
-    format!("Policy: {}", parts.join(" · "))
+    format!("Driver's policy: {}", parts.join(" · "))
 }
 
 #[cfg(test)]
@@ -66,14 +64,13 @@ mod tests {
         };
         assert_eq!(
             words(&policy),
-            "Policy: driver's prefetch on (from 51 % of a part) · thrashing: 3 moves of a page within 500 µs · \
-             access counters only with ATS · HMM on"
+            "Driver's policy: prefetch on (from 51 %) · thrashing: 3 moves in 500 µs · access counters: ATS only · HMM on"
         );
         let off = UvmPolicy {
             prefetch: Some(false),
             thrashing: Some(false),
             ..UvmPolicy::default()
         };
-        assert_eq!(words(&off), "Policy: driver's prefetch off · thrashing not detected");
+        assert_eq!(words(&off), "Driver's policy: prefetch off · thrashing not detected");
     }
 }

@@ -51,7 +51,7 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::Cached), 7, 1),
     spec(Shown::Of(Column::Fragmentation), 5, 3),
     spec(Shown::Of(Column::LargestFree), 13, 6),
-    spec(Shown::Of(Column::Managed), 10, 2),
+    spec(Shown::Of(Column::Managed), 12, 2),
     spec(Shown::Ooms, 5, 8),
     spec(Shown::Of(Column::State), 14, 2),
 ];

@@ -184,7 +184,7 @@ fn managed(managed: &Reading<ManagedSums>) -> (String, Ink) {
     match managed {
         Reading::Value(sums) => match sums.cpu_share() {
             Some(share) => (
-                format!("{} {:>4}", units::bytes_short(sums.bytes), units::percent(share)),
+                format!("{} {}", units::bytes_short(sums.bytes), units::percent(share)),
                 Ink::Plain,
             ),
             None => ("0".to_owned(), Ink::Dim),
