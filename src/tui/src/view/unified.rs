@@ -13,7 +13,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
-use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Pages, Places, Target};
+use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Pages, Places, SourceId, Target};
 use crate::view::Screen;
 use crate::view::theme::Ink;
 use crate::view::widgets::{PLACES, ResidencyMap, ResidencyState, place_sign};
@@ -82,8 +82,10 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
         screen.render(text, inside);
         return;
     };
-    let age = model.now.saturating_sub(pages.at);
-    let note = format!("{:.1} s ago", age as f64 / 1e9);
+    // The newest sample may say again what an earlier one saw.
+    let sampled = model.world().times.of(SourceId::Managed).unwrap_or(pages.at);
+    let age = sampled.saturating_sub(pages.at);
+    let note = format!("sample {:.1} s old", age as f64 / 1e9);
     let inside = screen.panel(area, &title, &note);
     let foot = inside.height.min(2).min(inside.height.saturating_sub(2));
     let [cells, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(foot)]).areas(inside);

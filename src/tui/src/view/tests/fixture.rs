@@ -4,6 +4,7 @@
 mod broken;
 mod memory;
 mod simulated;
+mod unified;
 
 use gpumem_channel::SegmentKind;
 use gpumem_probe::{NvmlState, Reading};
@@ -173,7 +174,7 @@ pub(in crate::view) fn h100() -> Model {
         now: NOW,
         live: World {
             nvml: NvmlState::Ready,
-            times: Times::at(NOW, &[SourceId::Nvml, SourceId::Channels]),
+            times: Times::at(NOW, &[SourceId::Nvml, SourceId::Channels, SourceId::Managed]),
             driver: Driver {
                 version: Some("580.159.04".into()),
                 cuda: Some((13, 0)),
@@ -231,6 +232,12 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
             model
         }),
         ("timeline-sim", at(View::Timeline, simulated())),
+        ("unified", unified::unified()),
+        ("unified-causes", unified::causes()),
+        ("unified-list", unified::list()),
+        ("unified-refused", unified::refused()),
+        ("unified-none", at(View::Unified, h100())),
+        ("overview-managed", at(View::Overview, unified::unified())),
         ("demo", at(View::Demo, simulated())),
         ("demo-list", list),
         ("help", with(Popup::Help { scroll: 0 }, h100())),

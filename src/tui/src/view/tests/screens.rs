@@ -74,7 +74,14 @@ fn screens() {
 
 #[test]
 fn screens_in_ascii() {
-    for name in ["overview", "blocks", "timeline", "timeline-tags", "demo"] {
+    for name in [
+        "overview",
+        "blocks",
+        "timeline",
+        "timeline-tags",
+        "unified-causes",
+        "demo",
+    ] {
         let (_, model) = fixture::screens().into_iter().find(|(n, _)| *n == name).unwrap();
         let (buffer, _) = drawn(model, 80, 24, Colors::Mono, true);
         insta::assert_snapshot!(format!("{name}-ascii"), text(&buffer));
@@ -83,7 +90,7 @@ fn screens_in_ascii() {
 
 #[test]
 fn colours_of_screens() {
-    for name in ["overview", "blocks", "overview-several", "timeline-tags"] {
+    for name in ["overview", "blocks", "overview-several", "timeline-tags", "unified"] {
         let (_, model) = fixture::screens().into_iter().find(|(n, _)| *n == name).unwrap();
         for (depth, colors) in [("true", Colors::True), ("256", Colors::Ansi256), ("16", Colors::Ansi16)] {
             let (buffer, _) = drawn(model.clone(), 80, 24, colors, false);

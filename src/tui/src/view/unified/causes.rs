@@ -73,7 +73,7 @@ fn lines(screen: &Screen<'_>, known: &KnownCauses, room: u16) -> Vec<Line<'stati
     });
     let mean = bytes.checked_div(moves).map_or_else(|| "-".to_owned(), units::bytes);
     let mut rest = vec![Span::raw(format!(
-        "mean migration {mean}   thrashing pages {}   throttled {}   mapped remotely {}",
+        "mean migration {mean}   pages thrashing {}   throttled {}   remote {}",
         count(sums.thrashing),
         count(sums.throttled),
         count(sums.remote)

@@ -80,7 +80,11 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         0 => Constraint::Min(8),
         wide => Constraint::Length(wide),
     });
-    let room = usize::from(inside.height.saturating_sub(1 + notes.len() as u16));
+    let notes_height = match notes.is_empty() {
+        true => 0,
+        false => 3.min(inside.height / 3),
+    };
+    let room = usize::from(inside.height.saturating_sub(1 + notes_height));
     let at = listed.iter().position(|(target, ..)| **target == chosen).unwrap_or(0);
     let first = at.saturating_sub(room.saturating_sub(1));
     screen.hits.page = room as u16;
@@ -96,14 +100,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         .header(Row::new(heading).style(style))
         .column_spacing(1);
     screen.render(table, inside);
-    for (n, note) in (1..).zip(&notes) {
-        let line = Rect {
-            y: inside.bottom().saturating_sub(n),
-            height: 1,
-            ..inside
-        };
-        screen.render(Line::styled(note.clone(), screen.theme.ink(Ink::Warning)), line);
-    }
+    let foot = Rect {
+        y: inside.bottom() - notes_height,
+        height: notes_height,
+        ..inside
+    };
+    let notes = Text::styled(notes.join("\n"), screen.theme.ink(Ink::Warning));
+    screen.render(Paragraph::new(notes).wrap(Wrap { trim: true }), foot);
 }
 
 /// Says why no process is listed.
