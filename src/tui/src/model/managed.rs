@@ -28,8 +28,10 @@ pub(crate) struct ManagedRequest {
     pub processes: Vec<Target>,
     /// The process whose pages are shown one by one.
     pub shown: Option<Target>,
-    /// The processes whose counters are shown.
+    /// The processes whose counters are wanted.
     pub counted: Vec<Target>,
+    /// Whether somebody looks at them.
+    pub is_shown: bool,
     /// The process whose events are asked for.
     pub causes: Option<Target>,
 }
@@ -108,6 +110,7 @@ pub(crate) struct Pages {
 
 impl Extents for Pages {
     const LEAST_CELL: u64 = PAGE;
+    const CELL_STEP: u64 = PAGE;
 
     fn count(&self) -> usize {
         self.ranges.len()
@@ -129,12 +132,14 @@ impl Pages {
     /// Bytes of the part `from..to` of a range, by place.
     pub(crate) fn places(&self, range: usize, (from, to): (u64, u64), causes: Option<&Causes>) -> Places {
         let Resident { range, spans } = &self.ranges[range];
+        // A cell holds whole pages.
+        let (from, to) = (from - from % PAGE, to.saturating_add(PAGE - 1) / PAGE * PAGE);
         let (from, to) = (from.max(range.start), to.min(range.end));
         if from >= to {
             return Places::default();
         }
         let page = |addr: u64| ((addr - range.start) / PAGE) as u32;
-        let part = page(from)..page(to.saturating_add(PAGE - 1).min(range.end));
+        let part = page(from)..page(to);
         let bytes = u64::from(part.end - part.start) * PAGE;
         let cpu = u64::from(spans.present_in(part)) * PAGE;
         let mut places = Places {
@@ -429,6 +434,7 @@ impl Model {
             processes,
             shown,
             counted,
+            is_shown: open,
             causes: self.ui.unified.causes,
         }
     }

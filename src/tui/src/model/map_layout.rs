@@ -14,6 +14,8 @@ use super::blocks::BlockMap;
 pub(crate) trait Extents {
     /// Bytes of the smallest cell.
     const LEAST_CELL: u64;
+    /// Bytes that the size of every cell is a multiple of.
+    const CELL_STEP: u64 = 1;
 
     /// Number of segments.
     fn count(&self) -> usize;
@@ -47,6 +49,8 @@ pub(crate) struct MapLayout {
     pub folded: bool,
     /// The smallest value of `bytes_per_cell`.
     pub least_cell: u64,
+    /// `bytes_per_cell` is a multiple of this.
+    pub cell_step: u64,
 }
 
 /// The part of a segment on one line.
@@ -73,6 +77,7 @@ impl MapLayout {
             columns: columns.max(1),
             folded,
             least_cell: M::LEAST_CELL,
+            cell_step: M::CELL_STEP,
         };
         let fits = |bytes_per_cell| layout(bytes_per_cell).lines(map) <= u64::from(lines.max(1));
         let largest = (0..map.count()).map(|i| map.extent(i).1).max().unwrap_or(0);
@@ -82,7 +87,7 @@ impl MapLayout {
         }
         if cell > M::LEAST_CELL {
             // Quarter steps between the powers of two: rounding wastes at most a fifth of the area.
-            let finer = (1..4).map(|quarter| cell / 2 + cell / 8 * quarter);
+            let finer = (1..4).map(|quarter| (cell / 2 + cell / 8 * quarter).next_multiple_of(M::CELL_STEP));
             cell = finer.into_iter().find(|&c| fits(c)).unwrap_or(cell);
         }
         layout(cell)
@@ -91,7 +96,9 @@ impl MapLayout {
     /// Returns the layout with its cells halved `zoom` times, down to the smallest cell.
     pub(crate) fn zoomed(self, zoom: u8) -> MapLayout {
         MapLayout {
-            bytes_per_cell: (self.bytes_per_cell >> zoom.min(self.deepest())).max(self.least_cell),
+            bytes_per_cell: (self.bytes_per_cell >> zoom.min(self.deepest()))
+                .max(self.least_cell)
+                .next_multiple_of(self.cell_step.max(1)),
             ..self
         }
     }

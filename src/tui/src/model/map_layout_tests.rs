@@ -56,6 +56,7 @@ fn strips_tile_every_segment_in_order() {
     for folded in [false, true] {
         let layout = MapLayout {
             least_cell: 512,
+            cell_step: 1,
             bytes_per_cell: K,
             columns: 16,
             folded,
@@ -79,6 +80,7 @@ fn address_and_place_are_inverse() {
     for folded in [false, true] {
         let layout = MapLayout {
             least_cell: 512,
+            cell_step: 1,
             bytes_per_cell: K,
             columns: 16,
             folded,
@@ -112,6 +114,7 @@ fn deepest_zoom_is_the_first_with_the_smallest_cells() {
     for bytes_per_cell in [512, 513, 640, 1024, 1025, 3 << 20, u64::MAX] {
         let layout = MapLayout {
             least_cell: 512,
+            cell_step: 1,
             bytes_per_cell,
             columns: 1,
             folded: false,

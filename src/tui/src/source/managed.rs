@@ -1,7 +1,7 @@
 //! Samples managed memory: the ranges and pages of processes, and the driver's counters of those that are shown.
 //!
-//! Looking at pages takes time in proportion to the memory, so each process is looked at no more often than costs a
-//! hundredth of a core, or a fiftieth where its pages are shown.
+//! Looking at pages takes time in proportion to the memory and the number of mappings. All processes together are looked at
+//! no more often than costs a 600th of a core, and the one whose pages are shown as often as costs a fiftieth.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -23,12 +23,11 @@ use crate::model::{
 
 /// How often counters are read while somebody looks at them.
 const COUNTED: Duration = Duration::from_millis(250);
-/// How long a change of what is asked for may go unnoticed while trackers are open.
-const NOTICE: Duration = Duration::from_millis(50);
 /// How often the policy is read.
 const POLICY: Nanos = 10_000_000_000;
-/// A process is looked at again after so many times the time that it took: 1 % of a core, and 2 % where its pages are shown.
-const REST: u32 = 100;
+/// A process is looked at again after so many times the time that it took, times the number of processes; and after so many where
+/// its pages are shown.
+const REST: u32 = 600;
 const REST_SHOWN: u32 = 50;
 
 /// What stands for `/` where the driver is concerned.
@@ -92,7 +91,7 @@ impl Source for Managed {
             let shown = asked.shown == Some(target);
             let stale = |known: &Known| known.due <= Instant::now() || (shown && known.process.pages.is_none());
             if self.known.get(&target).is_none_or(stale) {
-                let known = self.look(target, shown);
+                let known = self.look(target, shown, asked.processes.len() as u32);
                 self.known.insert(target, known);
             }
         }
@@ -141,13 +140,14 @@ impl Source for Managed {
             requests.sleep_unless(pace, |request| unlike(&self.asked, request));
             return true;
         }
-        let until = Instant::now() + COUNTED.min(pace);
+        // Trackers are open: this notices the end of their processes, and looks at what is asked for in between.
+        let until = Instant::now() + if self.asked.is_shown { COUNTED.min(pace) } else { pace };
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || unlike(&self.asked, &requests.newest()) {
                 return true;
             }
-            self.watch.wait(left.min(NOTICE));
+            self.watch.wait(left.min(COUNTED));
         }
     }
 }
@@ -214,7 +214,7 @@ struct Json {
 }
 
 impl Managed {
-    fn look(&mut self, target: Target, shown: bool) -> Known {
+    fn look(&mut self, target: Target, shown: bool, others: u32) -> Known {
         let began = Instant::now();
         let (sums, pages) = match self.pages(target) {
             Ok((pages, origin)) => (Ok(sums(&pages, origin)), Some(Arc::new(pages)).filter(|_| shown)),
@@ -227,7 +227,7 @@ impl Managed {
                 pages,
                 counting: Counting::Off,
             },
-            due: Instant::now() + took * if shown { REST_SHOWN } else { REST },
+            due: Instant::now() + took * if shown { REST_SHOWN } else { REST.saturating_mul(others) },
         }
     }
 

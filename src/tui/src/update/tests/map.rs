@@ -16,6 +16,7 @@ fn mapped() -> Model {
     feed(&mut model, [channels(SECOND, vec![channel(1, blocks)])]);
     let layout = MapLayout {
         least_cell: 512,
+        cell_step: 1,
         bytes_per_cell: MIB,
         columns: 4,
         folded: false,
@@ -149,6 +150,7 @@ fn up_and_down_move_by_drawn_lines() {
     feed(&mut model, [channels(SECOND, vec![channel(1, blocks)])]);
     let layout = |folded| MapLayout {
         least_cell: 512,
+        cell_step: 1,
         bytes_per_cell: MIB,
         columns: 5,
         folded,

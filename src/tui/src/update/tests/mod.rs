@@ -6,6 +6,7 @@ mod join;
 mod keys;
 mod list;
 mod look;
+mod managed;
 mod map;
 mod row;
 mod sample;

@@ -3,7 +3,7 @@
 use gpumem_text::units::{self, count_short};
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::Modifier;
-use ratatui::text::{Line, Text};
+use ratatui::text::Text;
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 
 use super::counting_text;

@@ -51,7 +51,7 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::Cached), 7, 1),
     spec(Shown::Of(Column::Fragmentation), 5, 3),
     spec(Shown::Of(Column::LargestFree), 13, 6),
-    spec(Shown::Of(Column::Managed), 12, 2),
+    spec(Shown::Of(Column::Managed), 8, 1),
     spec(Shown::Ooms, 5, 8),
     spec(Shown::Of(Column::State), 14, 2),
 ];
@@ -148,6 +148,7 @@ pub(super) fn fit(model: &Model, room: u16, framed: bool) -> Vec<(Shown, u16)> {
 fn widen(model: &Model, columns: &mut [(Shown, u16)], mut spare: u16) {
     let job_shown = has_jobs(columns);
     for (shown, most) in [
+        (Shown::Of(Column::Managed), 12),
         (Shown::Of(Column::State), 20),
         (Shown::Of(Column::Command), 24),
         (Shown::Job, 30),

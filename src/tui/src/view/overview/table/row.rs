@@ -16,6 +16,7 @@ pub(super) fn text(process: &Process, (shown, room): (Shown, u16), columns: &[(S
     let text = match shown {
         Shown::Of(Column::State) => state_in(process, room),
         Shown::Of(Column::Command) => name_in(process, room, has_jobs(columns), &name_prefix(process, columns)),
+        Shown::Of(Column::Managed) if width(&text) > room => managed_size(&process.managed),
         Shown::Job => process.job_in(room.into(), ELLIPSIS),
         _ => text,
     };
@@ -177,6 +178,13 @@ pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str)
 /// ended or is in another container.
 fn known(name: String) -> String {
     if name.is_empty() { "?".to_owned() } else { name }
+}
+
+/// Returns the size of managed memory alone.
+fn managed_size(managed: &Reading<ManagedSums>) -> String {
+    managed
+        .value()
+        .map_or_else(|| "-".to_owned(), |sums| units::bytes_short(sums.bytes))
 }
 
 /// Returns the size of managed memory and the share of it that the CPU can reach.

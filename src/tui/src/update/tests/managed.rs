@@ -1,0 +1,283 @@
+//! Managed memory: its part of devices and processes, its findings, and the Unified view's keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gpumem_probe::{BLOCK, BlockMoves, Counters, Events, ManagedRange, Reading, Resident, Spans, Target};
+
+use super::sample::*;
+use crate::event::{Event, Key};
+use crate::model::*;
+use crate::update::update;
+
+const TARGET: Target = Target { pid: 99, start_time: 7 };
+const START: u64 = 0x7f00_0000_0000;
+
+/// Managed memory of process 99 at this time: `bytes`, a quarter of it on the CPU.
+fn managed(at: Nanos, bytes: u64, counting: Counting, causes: Option<Causes>) -> Event {
+    let range = ManagedRange {
+        start: START,
+        end: START + bytes,
+    };
+    let mut spans = Spans::new((bytes / 4096) as u32);
+    spans.push(0..(bytes / 4096 / 4) as u32);
+    let process = ManagedProcess {
+        sums: Ok(ManagedSums {
+            ranges: 1,
+            bytes,
+            on_cpu: bytes / 4,
+            origin: Origin::Unknown,
+        }),
+        pages: Some(Arc::new(Pages {
+            at,
+            ranges: vec![Resident { range, spans }],
+            left_out: 0,
+        })),
+        counting,
+    };
+    let sample = Sample::Managed(ManagedSample {
+        processes: BTreeMap::from([(TARGET, process)]),
+        causes: causes.map(|causes| (TARGET, causes)),
+        ..ManagedSample::default()
+    });
+    let taken = Taken::new(at, std::time::Duration::from_secs(1));
+    Event::Sampled(Box::new(Sampled { taken, sample }))
+}
+
+/// A card of which NVML counts 20 GiB, 5 GiB of them for process 99, which has so much managed memory.
+fn with_managed(bytes: u64) -> Model {
+    let mut model = model();
+    feed(&mut model, [nvml(SECOND, 20 * GIB, &[(99, 5 * GIB)])]);
+    update(&mut model, SECOND, managed(SECOND, bytes, Counting::Off, None));
+    model
+}
+
+fn memory(model: &Model) -> Partition {
+    *model.world().devices[0].memory.value().unwrap()
+}
+
+#[test]
+fn managed_memory_is_a_part_of_the_device() {
+    // NVML counts 15 GiB that no process has; of 60 GiB up to 45 are not on the CPU.
+    let parts = memory(&with_managed(60 * GIB));
+    assert_eq!((parts.managed, parts.other), (15 * GIB, 5 * GIB));
+    // Of 8 GiB no more than 6 can be on the GPU.
+    let parts = memory(&with_managed(8 * GIB));
+    assert_eq!((parts.managed, parts.other), (6 * GIB, 14 * GIB));
+    let sum = parts.allocated + parts.cached + parts.others() + parts.driver.unwrap_or(0) + parts.free;
+    assert_eq!(sum, parts.total);
+}
+
+#[test]
+fn unknown_process_memory_gives_no_bound() {
+    let mut model = model();
+    let mut listed = nvml(SECOND, 20 * GIB, &[(99, 5 * GIB)]);
+    if let Event::Sampled(sampled) = &mut listed
+        && let Sample::Nvml(sample) = &mut sampled.sample
+        && let Reading::Value(list) = &mut sample.gpus[0].processes
+    {
+        list[0].used = Reading::NotSupported;
+    }
+    feed(&mut model, [listed]);
+    update(&mut model, SECOND, managed(SECOND, 60 * GIB, Counting::Off, None));
+    assert_eq!(memory(&model).managed, 0);
+}
+
+#[test]
+fn row_of_a_process_has_its_managed_memory() {
+    let model = with_managed(8 * GIB);
+    let row = &model.world().processes[0];
+    let sums = row.managed.value().unwrap();
+    assert_eq!((sums.bytes, sums.not_on_cpu()), (8 * GIB, 6 * GIB));
+    // Memory that is accounted for has no unknown owner.
+    let texts = model.world().findings.iter().map(|f| f.text.as_str());
+    let unowned: Vec<_> = texts.filter(|text| text.contains("no listed process")).collect();
+    assert_eq!(unowned.len(), 1, "9 GiB remain: {unowned:?}");
+    assert!(unowned[0].contains("9.0 GiB"), "{unowned:?}");
+}
+
+fn counted(to_gpu: u64, to_cpu: u64, cpu_faults: u64) -> Counting {
+    Counting::On(Counters {
+        to_gpu,
+        to_cpu,
+        cpu_faults,
+        gpu_faults: 0,
+    })
+}
+
+fn findings(model: &Model) -> Vec<&str> {
+    let about = model.world().findings.iter().filter(|f| f.text.starts_with("99: "));
+    about.map(|f| f.text.as_str()).collect()
+}
+
+#[test]
+fn bytes_that_go_both_ways_again_are_a_finding() {
+    let mut model = with_managed(GIB);
+    for n in 0..8u64 {
+        let moved = n * GIB;
+        update(
+            &mut model,
+            (2 + n) * SECOND,
+            managed((2 + n) * SECOND, GIB, counted(moved, moved, 0), None),
+        );
+    }
+    let found = findings(&model);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("at least 4 times in 10 s: prefetch"), "{found:?}");
+    // One way only is a program that goes through its data.
+    let mut model = with_managed(GIB);
+    for n in 0..8u64 {
+        update(
+            &mut model,
+            (2 + n) * SECOND,
+            managed((2 + n) * SECOND, GIB, counted(n * GIB, GIB / 2, 0), None),
+        );
+    }
+    assert_eq!(findings(&model), Vec::<&str>::new());
+}
+
+#[test]
+fn faults_that_stall_are_a_finding() {
+    let mut model = with_managed(GIB);
+    for n in 0..8u64 {
+        update(
+            &mut model,
+            (2 + n) * SECOND,
+            managed((2 + n) * SECOND, GIB, counted(0, 0, n * 20_000), None),
+        );
+    }
+    let found = findings(&model);
+    assert!(
+        found[0].contains("at least 16,384 page faults of the CPU a second"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn eviction_is_a_finding_with_its_size() {
+    let mut model = with_managed(GIB);
+    let block = BlockMoves {
+        start: START,
+        evicted: 0xffff,
+        ..BlockMoves::default()
+    };
+    let events = Events {
+        blocks: vec![block],
+        ..Events::default()
+    };
+    let causes = Causes::On(Box::new(KnownCauses::new(events)));
+    update(
+        &mut model,
+        2 * SECOND,
+        managed(2 * SECOND, GIB, Counting::Off, Some(causes)),
+    );
+    let found = findings(&model);
+    assert!(
+        found[0].contains("does not fit the GPU by at least 1.0 MiB"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn counters_are_attached_only_while_they_are_shown() {
+    let mut model = with_managed(GIB);
+    model.inputs.processes = vec![gpumem_probe::Process {
+        pid: 99,
+        start_time: 7,
+        user: "ml".into(),
+        command: "python".into(),
+        rss: 0,
+        stopped: false,
+    }];
+    let asked = |model: &Model| model.managed_request();
+    assert_eq!((asked(&model).counted, asked(&model).processes), (vec![], vec![TARGET]));
+    press(&mut model, &[Key::Char('5')]);
+    assert_eq!(
+        (asked(&model).counted, asked(&model).shown),
+        (vec![TARGET], Some(TARGET))
+    );
+    press(&mut model, &[Key::Char('c')]);
+    assert_eq!(asked(&model).causes, Some(TARGET));
+    press(&mut model, &[Key::Char('c'), Key::Char('1')]);
+    assert_eq!((asked(&model).counted, asked(&model).causes), (vec![], None));
+    model.setup.tracking = Tracking::Always;
+    assert_eq!(asked(&model).counted, [TARGET]);
+    model.setup.tracking = Tracking::Never;
+    press(&mut model, &[Key::Char('5'), Key::Char('c')]);
+    assert_eq!((asked(&model).counted, asked(&model).causes), (vec![], None));
+}
+
+#[test]
+fn cursor_moves_by_cells_and_lines() {
+    let mut model = with_managed(64 * MIB);
+    press(&mut model, &[Key::Char('5')]);
+    let layout = MapLayout {
+        bytes_per_cell: MIB,
+        columns: 10,
+        folded: false,
+        least_cell: 4096,
+        cell_step: 1,
+    };
+    model.ui.hits.pages = MapGeometry {
+        layout,
+        whole: layout,
+        lines: 4,
+    };
+    let steps = [
+        (Key::Right, 1),
+        (Key::Down, 11),
+        (Key::Left, 10),
+        (Key::Left, 9),
+        (Key::PageDown, 39),
+        (Key::Up, 29),
+        (Key::Home, 0),
+        (Key::Left, 0),
+    ];
+    for (key, mib) in steps {
+        press(&mut model, &[key]);
+        assert_eq!(model.ui.unified.cursor, Some(START + mib * MIB), "{key:?}");
+    }
+    press(&mut model, &[Key::End, Key::Right]);
+    assert_eq!(model.ui.unified.cursor, Some(START + 64 * MIB - 1));
+}
+
+#[test]
+fn pages_are_where_they_moved_last() {
+    let bytes = 2 * BLOCK;
+    let range = ManagedRange {
+        start: START,
+        end: START + bytes,
+    };
+    let mut spans = Spans::new(1024);
+    // The first 64 KiB came back to the CPU after they were seen moving.
+    spans.push(0..16);
+    let pages = Pages {
+        at: 0,
+        ranges: vec![Resident { range, spans }],
+        left_out: 0,
+    };
+    let all = (START, START + bytes);
+    let places = |cpu, gpu, evicted, elsewhere| Places {
+        cpu,
+        gpu,
+        evicted,
+        elsewhere,
+    };
+    let k = 64 << 10;
+    assert_eq!(pages.places(0, all, None), places(k, 0, 0, 63 * k));
+    let block = BlockMoves {
+        start: START,
+        on_gpu: 0b1110,
+        evicted: 0b11_0000,
+        ..BlockMoves::default()
+    };
+    let events = Events {
+        blocks: vec![block],
+        ..Events::default()
+    };
+    let causes = Causes::On(Box::new(KnownCauses::new(events)));
+    assert_eq!(pages.places(0, all, Some(&causes)), places(k, 3 * k, 2 * k, 58 * k));
+    // A cell of one page.
+    let page = (START + 64 * 1024, START + 65 * 1024);
+    assert_eq!(pages.places(0, page, Some(&causes)), places(0, 4096, 0, 0));
+}
