@@ -6,7 +6,7 @@ use std::process::Command;
 
 use gpumem_probe::Target;
 
-use crate::stage::{Process, Stage, start_time, use_driver, why_off};
+use crate::stage::{Process, Stage, copy_into, start_time, use_driver, why_off};
 
 /// Somebody without rights.
 const NOBODY: u32 = 65_534;
@@ -132,10 +132,7 @@ pub(crate) fn other_users() {
     set_permissions(stage.fake.tools(), Permissions::from_mode(0o600)).unwrap();
     let own = {
         use std::os::unix::process::CommandExt;
-        let program = std::env::current_exe().unwrap();
-        let copy = stage.root().join("target");
-        std::fs::copy(program, &copy).unwrap();
-        let mut command = Command::new(copy);
+        let mut command = Command::new(copy_into(stage.root(), &std::env::current_exe().unwrap()));
         command.arg("as-target").arg(stage.root()).arg("0");
         command.uid(NOBODY).gid(NOBODY);
         Process::of(command)

@@ -25,11 +25,8 @@ pub(crate) fn helper() -> Command {
     let mut program = std::env::current_exe().unwrap();
     let mut library = FakeUvm::library().unwrap();
     if let Some(user) = user {
-        // Where another user finds them.
         for path in [&mut program, &mut library] {
-            let copy = root.join(path.file_name().unwrap());
-            std::fs::copy(&*path, &copy).unwrap();
-            *path = copy;
+            *path = copy_into(&root, path);
         }
         let mut command = Command::new(program);
         command.arg("as-helper").arg(root).env("LD_PRELOAD", library);
@@ -39,6 +36,17 @@ pub(crate) fn helper() -> Command {
     let mut command = Command::new(program);
     command.arg("as-helper").arg(root).env("LD_PRELOAD", library);
     command
+}
+
+/// Copies a file to where another user finds it, if it is not there. Another process does: while this one has the copy open, so have children that other threads
+/// start, and it cannot be run.
+pub(crate) fn copy_into(root: &Path, file: &Path) -> PathBuf {
+    let copy = root.join(file.file_name().unwrap());
+    if !copy.exists() {
+        let done = Command::new("cp").args([file, &copy]).status().unwrap();
+        assert!(done.success());
+    }
+    copy
 }
 
 /// Sets where this thread's helpers find the driver.
@@ -101,6 +109,11 @@ impl Stage {
         };
         let links = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         links.filter(|link| *link == self.root().join(device)).count()
+    }
+
+    /// Waits until so many trackers are open. Meanwhile no watch of this thread runs, which would end a helper that is late.
+    pub(crate) fn wait_for_trackers(&self, count: usize) {
+        wait_for("trackers", || self.fake.open_trackers().unwrap() == count);
     }
 
     /// Asserts that every request that the driver got only looks.

@@ -109,8 +109,8 @@ pub(crate) fn two_watchers() {
     wait_for("one is left", || stage.helpers().len() == 1);
     assert_eq!(second.counters(target.target()), counters([7, 0, 0, 0]));
     target.kill();
+    stage.wait_for_trackers(0);
     assert_eq!(why_off(&mut second, target.target()), "the process has ended");
-    assert_eq!(stage.fake.open_trackers().unwrap(), 0);
 }
 
 pub(crate) fn as_many_as_there_are_slots() {
@@ -130,6 +130,7 @@ pub(crate) fn as_many_as_there_are_slots() {
     });
     // The slot of one that has ended is free, though the process is still listed.
     processes[10].kill();
+    stage.wait_for_trackers(63);
     assert_eq!(why_off(&mut watch, targets[10]), "the process has ended");
     let late = stage.target_with(&["100"]);
     targets.push(late.target());
@@ -150,7 +151,7 @@ pub(crate) fn reused_slot() {
     });
     // It ends, which the watch does not hear before the next one has its slot.
     first.kill();
-    wait_for("its tracker is closed", || stage.fake.open_trackers().unwrap() == 0);
+    stage.wait_for_trackers(0);
     std::thread::sleep(Duration::from_millis(20));
     let second = stage.target_with(&["2"]);
     watch.set(&[second.target()], Some(second.target()));
