@@ -265,10 +265,12 @@ fn unsafe_code_stays_in_its_rooms() {
         "demo/src/gpu.rs",
         "src/probe/src/nvml/calls",
         "src/probe/src/process/users",
+        "src/probe/src/uvm/sys.rs",
         "src/tui/src/terminal/last_resort.rs",
         "tests/tests/c_abi/",
         "tests/fake-nvml/",
         "tests/fake-cuda/",
+        "tests/fake-uvm/",
     ];
     let mut rooms = 0;
     for dir in ["src", "demo", "tests"] {

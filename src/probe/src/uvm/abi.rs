@@ -172,7 +172,17 @@ pub(super) fn processor_table(address: u64, layout: Layout) -> Aligned<24> {
     if layout == Layout::Swapped {
         bytes[8..12].copy_from_slice(&1u32.to_ne_bytes());
     }
+    // As in `enable`.
+    let at = table_status_at(layout);
+    bytes[at..at + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
     Aligned(bytes)
+}
+
+fn table_status_at(layout: Layout) -> usize {
+    match layout {
+        Layout::New => 8,
+        Layout::Old | Layout::Versioned | Layout::Swapped => 12,
+    }
 }
 
 /// The driver's status in its answer to [`processor_table`].
@@ -180,11 +190,7 @@ pub(super) fn processor_table(address: u64, layout: Layout) -> Aligned<24> {
 /// # Errors
 /// Any status but 0.
 pub(super) fn processor_status(answer: &Aligned<24>, layout: Layout) -> Result<(), Refusal> {
-    let at = match layout {
-        Layout::New => 8,
-        Layout::Old | Layout::Versioned | Layout::Swapped => 12,
-    };
-    status(half(&answer.0, at))
+    status(half(&answer.0, table_status_at(layout)))
 }
 
 fn half(bytes: &[u8], at: usize) -> u32 {
@@ -212,4 +218,159 @@ pub(super) mod control {
     pub(in crate::uvm) const PUT_BEHIND: usize = 3;
     /// 64-bit words from here on count the dropped events, by type.
     pub(in crate::uvm) const DROPPED: usize = 2;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_series_has_its_layout() {
+        for (version, layout) in [
+            ("515.43.04", Layout::Old),
+            ("520.56.06", Layout::Old),
+            ("525.60.11", Layout::Old),
+            ("530.30.02", Layout::Old),
+            ("535.43.02", Layout::Old),
+            ("535.274.02", Layout::Old),
+            ("545.23.06", Layout::Old),
+            ("550.40.07", Layout::Old),
+            ("550.40.53", Layout::Versioned),
+            ("550.40.85", Layout::Versioned),
+            ("550.54.14", Layout::Versioned),
+            ("550.90.07", Layout::Versioned),
+            ("550.163.01", Layout::Versioned),
+            ("555.42.02", Layout::Versioned),
+            ("560.28.03", Layout::Swapped),
+            ("565.57.01", Layout::New),
+            ("570.86.15", Layout::New),
+            ("575.51.02", Layout::New),
+            ("580.159.04", Layout::New),
+            ("590.44.01", Layout::New),
+            ("595.45.04", Layout::New),
+        ] {
+            assert_eq!(Layout::of_driver(version), Ok(layout), "{version}");
+        }
+    }
+
+    #[test]
+    fn other_drivers_are_refused_by_name() {
+        for version in [
+            "610.10.02",
+            "600.1",
+            "585.1",
+            "470.57.02",
+            "0",
+            "-550.54",
+            "5500.54",
+            "550,54",
+            "99999999999.1",
+            "",
+            ".",
+            "abc",
+        ] {
+            let why = format!("the interface of driver {version} is not known: it is of the series 515 to 595");
+            assert_eq!(Layout::of_driver(version), Err(why));
+        }
+    }
+
+    /// Bytes in hexadecimal; blanks are for the reader.
+    #[cfg(target_endian = "little")]
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        digits
+            .chunks_exact(2)
+            .map(|pair| (pair[0] << 4 | pair[1]) as u8)
+            .collect()
+    }
+
+    const ALL: [Layout; 4] = [Layout::Old, Layout::Versioned, Layout::Swapped, Layout::New];
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn requests_are_these_bytes() {
+        // Queue, entries, control, the UUID of no GPU, all processors, descriptor, 1, 1, nothing.
+        let counts = hex(
+            "0000000000000000 0000000000000000 00f0dc5476cba700 00000000000000000000000000000000
+             01000000 07000000 01000000 01000000 0000000000000000",
+        );
+        assert_eq!(init_tracker(0x00a7_cb76_54dc_f000, None, 7).0[..], counts);
+        let queue = Queue {
+            address: 0x7f12_3456_7000,
+            entries: 1 << 18,
+        };
+        let listens = hex(
+            "00705634127f0000 0000040000000000 00f0dc5476cba700 00000000000000000000000000000000
+             01000000 ff010000 01000000 01000000 0000000000000000",
+        );
+        assert_eq!(init_tracker(0x00a7_cb76_54dc_f000, Some(queue), 0x1ff).0[..], listens);
+        assert_eq!(enable(COUNTER_FLAGS).0[..], hex("0702000000000000 ffffffff 00000000"));
+        assert_eq!(enable(EVENT_FLAGS).0[..], hex("0e2c000000000000 ffffffff 00000000"));
+        for (layout, rest) in [
+            (Layout::Old, "00000000 ffffffff 0000000000000000"),
+            (Layout::Versioned, "00000000 ffffffff 0000000000000000"),
+            (Layout::Swapped, "01000000 ffffffff 0000000000000000"),
+            (Layout::New, "ffffffff 00000000 0000000000000000"),
+        ] {
+            let expected = hex(&format!("00705634127f0000 {rest}"));
+            assert_eq!(processor_table(queue.address, layout).0[..], expected, "{layout:?}");
+        }
+    }
+
+    /// An answer with these words at bytes 48 and 52.
+    fn answer(words: [u32; 2]) -> Aligned<64> {
+        let mut argument = init_tracker(0, None, 3);
+        argument.0[48..52].copy_from_slice(&words[0].to_ne_bytes());
+        argument.0[52..56].copy_from_slice(&words[1].to_ne_bytes());
+        argument
+    }
+
+    #[test]
+    fn a_tracker_is_made_when_the_status_of_its_series_says_so() {
+        for layout in ALL {
+            let words = |status: u32, other: u32| match layout {
+                Layout::Swapped => [other, status],
+                _ => [status, other],
+            };
+            let status = |status, other| init_status(&answer(words(status, other)), layout);
+            let unexpected = |a, b| Err(Refusal::Unexpected(words(a, b)));
+            assert_eq!(status(0, 1), Ok(()), "{layout:?}");
+            for refusal in [0x03, 0x16, NOT_UVM, 0x1e, 0x1f, 0x51, u32::MAX] {
+                assert_eq!(status(refusal, 1), Err(Refusal::Status(refusal)));
+            }
+            // Nothing was written, another series' word was, or both were.
+            for (a, b) in [(1, 1), (1, 0), (0, 0), (0, 2), (0, 0x1f)] {
+                assert_eq!(status(a, b), unexpected(a, b), "{layout:?}");
+            }
+        }
+        // 550.40.53 and later write the version that they grant behind it.
+        let mut granted = answer([0, 1]);
+        granted.0[56] = 1;
+        assert_eq!(init_status(&granted, Layout::Versioned), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_that_was_not_written_is_no_success() {
+        let refused = |status| Err(Refusal::Status(status));
+        assert_eq!(enable_status(&enable(COUNTER_FLAGS)), refused(u32::MAX));
+        for layout in ALL {
+            let mut table = processor_table(0, layout);
+            assert_eq!(processor_status(&table, layout), refused(u32::MAX), "{layout:?}");
+            let at = if layout == Layout::New { 8 } else { 12 };
+            table.0[at..at + 4].copy_from_slice(&0x16u32.to_ne_bytes());
+            assert_eq!(processor_status(&table, layout), refused(0x16));
+            table.0[at..at + 4].copy_from_slice(&[0; 4]);
+            assert_eq!(processor_status(&table, layout), Ok(()));
+        }
+        let mut enabled = enable(EVENT_FLAGS);
+        enabled.0[8..12].copy_from_slice(&[0; 4]);
+        assert_eq!(enable_status(&enabled), Ok(()));
+    }
+
+    /// Requests that move memory, set policies, or read and write what is in it have no constant here.
+    #[test]
+    fn requests_only_look() {
+        assert_eq!([INIT_TRACKER, ENABLE_EVENTS, ENABLE_COUNTERS], [56, 58, 60]);
+        assert_eq!([PROCESSOR_TABLE, FLUSH_EVENTS, INITIALIZE], [64, 67, 0x3000_0001]);
+    }
 }

@@ -5,8 +5,10 @@
 //! stops, which does nothing but wait, and which ends when the dashboard does.
 //!
 //! Its descriptor 0 is a socket to the dashboard, its descriptor 1 the memory that both share (see `board`). One message is one
-//! line: `count SLOT PID START`, `stop SLOT`, `events PID START` and `quiet` one way; `on SLOT`, `off SLOT REASON`,
-//! `events-on` and `events-off REASON` the other way.
+//! line: `count NUMBER SLOT PID START`, `events NUMBER PID START` and `stop NUMBER` one way; `on NUMBER` and `off NUMBER REASON` the
+//! other way. The dashboard gives each request a number of its own, so that a late answer is not taken for one about the
+//! process that has the slot now. A request is answered once it holds or does not, and again when its tracker is closed; `stop` is
+//! always answered.
 
 use std::fs::File;
 use std::io;
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::process::Signal;
 
 use super::board::{self, SLOTS, Writer};
 use super::causes::Aggregator;
@@ -34,6 +37,7 @@ const PUBLISH: Duration = Duration::from_millis(250);
 /// Why a tracker is closed.
 const ENDED: &str = "the process has ended";
 const REPLACED: &str = "the program closed the driver, or was replaced";
+const STOPPED: &str = "it is no longer watched";
 
 /// Runs the helper until the dashboard is gone. To be called in a process of its own, first of all.
 ///
@@ -43,6 +47,8 @@ pub fn run_helper(root: &Root) -> io::Result<()> {
     // Whoever leads a session already has no terminal that could stop it.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"gpumem-uvm");
+    // A helper that is stopped does not see that the dashboard is gone.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let board = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Helper {
@@ -56,8 +62,15 @@ pub fn run_helper(root: &Root) -> io::Result<()> {
     .run()
 }
 
+/// A process whose bytes and faults are counted.
+struct Counting {
+    number: u64,
+    tracker: Tracker,
+}
+
 /// The one process whose events are delivered.
 struct Listening {
+    number: u64,
     tracker: Tracker,
     flusher: Option<Flusher>,
     aggregator: Aggregator,
@@ -70,7 +83,7 @@ struct Helper {
     root: Root,
     socket: OwnedFd,
     board: File,
-    slots: Vec<Option<Tracker>>,
+    slots: Vec<Option<Counting>>,
     events: Option<Listening>,
     checked: Instant,
 }
@@ -97,7 +110,8 @@ impl Helper {
 
     fn trackers(&self) -> impl Iterator<Item = &Tracker> {
         let listening = self.events.iter().map(|events| &events.tracker);
-        self.slots.iter().flatten().chain(listening)
+        let counting = self.slots.iter().flatten().map(|counting| &counting.tracker);
+        counting.chain(listening)
     }
 
     /// Waits for a message, the end of a process, or the next thing to do. Returns which are ready: the socket, then the trackers.
@@ -120,10 +134,9 @@ impl Helper {
     fn release(&mut self, ready: &[bool]) {
         let mut ended = ready.iter().skip(1).copied();
         let mut told = Vec::new();
-        for (slot, tracker) in self.slots.iter_mut().enumerate() {
-            if tracker.is_some() && ended.next() == Some(true) {
-                *tracker = None;
-                told.push(format!("off {slot} {ENDED}"));
+        for slot in &mut self.slots {
+            if slot.is_some() && ended.next() == Some(true) {
+                told.extend(close(slot, ENDED));
             }
         }
         if self.events.is_some() && ended.next() == Some(true) {
@@ -134,10 +147,9 @@ impl Helper {
 
     fn release_replaced(&mut self) {
         let mut told = Vec::new();
-        for (slot, tracker) in self.slots.iter_mut().enumerate() {
-            if tracker.as_ref().is_some_and(|tracker| !tracker.is_current()) {
-                *tracker = None;
-                told.push(format!("off {slot} {REPLACED}"));
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|counting| !counting.tracker.is_current()) {
+                told.extend(close(slot, REPLACED));
             }
         }
         if self.events.as_ref().is_some_and(|events| !events.tracker.is_current()) {
@@ -148,6 +160,7 @@ impl Helper {
 
     fn end_events(&mut self, why: &str) {
         if let Some(Listening {
+            number,
             tracker,
             aggregator,
             writer,
@@ -157,7 +170,7 @@ impl Helper {
             let processors = tracker.processors().to_vec();
             drop(tracker);
             writer.write(&aggregator.sums, &aggregator.blocks, &processors);
-            self.tell(&format!("events-off {why}"));
+            self.tell(&off(number, why));
         }
     }
 
@@ -185,26 +198,26 @@ impl Helper {
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
         match verb {
             Some("count") => {
-                if let (Some(slot), Some(pid), Some(start_time)) = (number(), number(), number()) {
-                    self.count(slot as usize, target(pid, start_time));
+                if let (Some(n), Some(slot), Some(pid), Some(start)) = (number(), number(), number(), number()) {
+                    self.count(n, slot as usize, target(pid, start));
+                }
+            }
+            Some("events") => {
+                if let (Some(n), Some(pid), Some(start)) = (number(), number(), number()) {
+                    self.listen(n, target(pid, start));
                 }
             }
             Some("stop") => {
-                let slot = number().and_then(|slot| self.slots.get_mut(slot as usize));
-                slot.map(Option::take);
-            }
-            Some("events") => {
-                if let (Some(pid), Some(start_time)) = (number(), number()) {
-                    self.listen(target(pid, start_time));
+                if let Some(n) = number() {
+                    self.stop(n);
                 }
             }
-            Some("quiet") => self.events = None,
             _ => {}
         }
         Ok(true)
     }
 
-    fn count(&mut self, slot: usize, target: Target) {
+    fn count(&mut self, number: u64, slot: usize, target: Target) {
         let Some(place) = self.slots.get_mut(slot) else { return };
         *place = None;
         let page = Shared::of_file(&self.board, board::slot_offset(slot), PAGE as usize);
@@ -213,20 +226,33 @@ impl Helper {
             .and_then(|page| Tracker::count(&self.root, target, page));
         match tracker {
             Ok(tracker) => {
-                *place = Some(tracker);
-                self.tell(&format!("on {slot}"));
+                *place = Some(Counting { number, tracker });
+                self.tell(&on(number));
             }
-            Err(why) => self.tell(&format!("off {slot} {why}")),
+            Err(why) => self.tell(&off(number, &why)),
         }
     }
 
-    fn listen(&mut self, target: Target) {
+    fn stop(&mut self, number: u64) {
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|counting| counting.number == number) {
+                *slot = None;
+            }
+        }
+        if self.events.as_ref().is_some_and(|events| events.number == number) {
+            self.events = None;
+        }
+        self.tell(&off(number, STOPPED));
+    }
+
+    fn listen(&mut self, number: u64, target: Target) {
         self.events = None;
         let listening = Tracker::listen(&self.root, target).and_then(|tracker| {
             let writer = Writer::new(&self.board).map_err(|e| e.to_string())?;
             let aggregator = Aggregator::default();
             writer.write(&aggregator.sums, &[], tracker.processors());
             Ok(Listening {
+                number,
                 tracker,
                 flusher: Flusher::open(&self.root),
                 aggregator,
@@ -238,9 +264,9 @@ impl Helper {
         match listening {
             Ok(listening) => {
                 self.events = Some(listening);
-                self.tell("events-on");
+                self.tell(&on(number));
             }
-            Err(why) => self.tell(&format!("events-off {why}")),
+            Err(why) => self.tell(&off(number, &why)),
         }
     }
 
@@ -259,6 +285,21 @@ impl Helper {
             events.writer.write(sums, blocks, events.tracker.processors());
         }
     }
+}
+
+/// Closes the tracker of a slot. Returns what the dashboard is told.
+fn close(slot: &mut Option<Counting>, why: &str) -> Option<String> {
+    let Counting { number, tracker } = slot.take()?;
+    drop(tracker);
+    Some(off(number, why))
+}
+
+fn on(number: u64) -> String {
+    format!("on {number}")
+}
+
+fn off(number: u64, why: &str) -> String {
+    format!("off {number} {why}")
 }
 
 fn target(pid: u64, start_time: u64) -> Target {

@@ -136,6 +136,13 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
         );
     }
 
+    /// A process with 64 MiB of managed memory, on driver 580.159.04.
+    #[test]
+    fn a_recorded_map_has_one_managed_range() {
+        let maps = include_str!("../../../../tests/fake-uvm/fixtures/maps.txt");
+        assert_eq!(ranges(maps), [(0x7f6b_1a00_0000, 0x7f6b_1e00_0000)]);
+    }
+
     /// `mprotect` of a part leaves several mappings of one range.
     #[test]
     fn neighbouring_mappings_are_one_range() {

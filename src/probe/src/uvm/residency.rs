@@ -136,43 +136,30 @@ fn fold_beyond(spans: &mut Spans, limit: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, unsafe_code)]
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::Ordering;
+
+    use super::super::sys::Shared;
     use super::*;
 
     /// Memory of this process that is mapped and not touched yet.
-    struct Mapping(*mut u8, usize);
+    struct Mapping(Shared);
 
     impl Mapping {
         fn new(pages: usize) -> Mapping {
-            let (rights, flags) = (
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            );
-            let bytes = pages * PAGE as usize;
-            // SAFETY: the kernel chooses the address.
-            let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, flags, -1, 0) };
-            assert_ne!(start, libc::MAP_FAILED);
-            Mapping(start.cast(), bytes)
+            Mapping(Shared::anonymous(pages * PAGE as usize).unwrap())
         }
 
         fn touch(&self, page: usize) {
-            // SAFETY: the page is within the mapping.
-            unsafe { self.0.add(page * PAGE as usize).write_volatile(1) };
+            self.0.words()[page * PAGE as usize / 8].store(1, Ordering::Relaxed);
         }
 
         fn range(&self) -> ManagedRange {
-            let start = self.0 as u64;
+            let start = self.0.address();
             ManagedRange {
                 start,
-                end: start + self.1 as u64,
+                end: start + self.0.words().len() as u64 * 8,
             }
-        }
-    }
-
-    impl Drop for Mapping {
-        fn drop(&mut self) {
-            // SAFETY: nothing borrows from it.
-            unsafe { libc::munmap(self.0.cast(), self.1) };
         }
     }
 

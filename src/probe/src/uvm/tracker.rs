@@ -39,9 +39,12 @@ pub(super) struct Tracker {
     // The first field: it is dropped first, and the mappings that the driver writes to go after.
     _tools: OwnedFd,
     pidfd: OwnedFd,
+    pid: u32,
     /// Where the process has the driver open.
     descriptor: String,
     device: std::path::PathBuf,
+    /// Where the stack of its program begins.
+    program: Option<u64>,
     control: Shared,
     queue: Option<Shared>,
     processors: Vec<u64>,
@@ -72,6 +75,8 @@ impl Tracker {
         let layout = Layout::of_driver(&version)?;
         let pidfd = open_process(target)?;
         let device = root.path(DEVICE);
+        // Before the driver's descriptor is looked for: one that is found later is of this program, or the next check tells.
+        let program = stack(target.pid);
         let names = descriptors(target.pid, &device)?;
         let mut refused = None;
         for name in &names {
@@ -110,8 +115,10 @@ impl Tracker {
             return Ok(Tracker {
                 _tools: tools.into(),
                 pidfd,
+                pid: target.pid,
                 descriptor: format!("/proc/{}/fd/{name}", target.pid),
                 device,
+                program,
                 control,
                 queue,
                 processors,
@@ -125,10 +132,12 @@ impl Tracker {
         self.pidfd.as_fd()
     }
 
-    /// Whether the process still has the driver open where it had it: a program that replaces itself (`exec`) has not, and its
-    /// pid lives on.
+    /// Whether the process still runs the same program and has the driver open where it had it. A program that replaces itself
+    /// (`exec`) keeps its pid. The new one can have the driver open under the same number before anybody looks, but its stack
+    /// begins elsewhere.
     pub(super) fn is_current(&self) -> bool {
-        std::fs::read_link(&self.descriptor).is_ok_and(|path| path == self.device)
+        let same_program = stack(self.pid) == self.program;
+        same_program && std::fs::read_link(&self.descriptor).is_ok_and(|path| path == self.device)
     }
 
     /// UUIDs of the processors, as pairs of words.
@@ -180,6 +189,16 @@ fn open_process(target: Target) -> Result<OwnedFd, String> {
         true => Ok(pidfd),
         false => Err(GONE.to_owned()),
     }
+}
+
+/// Where the stack of a process's program begins, which the kernel chooses anew for each program. The kernel tells it to who may
+/// trace the process, and 0 to others.
+fn stack(pid: u32) -> Option<u64> {
+    let bytes = Root::default().read(format!("proc/{pid}/stat"), PAGE).ok()?;
+    // The name in parentheses can contain anything; the field behind it is the third of `proc(5)`, and the stack the 28th.
+    let name_end = bytes.iter().rposition(|&byte| byte == b')')?;
+    let fields = std::str::from_utf8(bytes.get(name_end + 1..)?).ok()?;
+    fields.split_ascii_whitespace().nth(28 - 3)?.parse().ok()
 }
 
 /// The numbers of a process's descriptors that are the driver's device. There can be two.

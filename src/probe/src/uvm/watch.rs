@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::board::{self, BYTES, Events, SLOTS};
 use super::tracker::Target;
@@ -36,6 +36,9 @@ pub enum Watching {
 
 #[derive(Debug)]
 struct Watched {
+    /// Of the request to the helper.
+    number: u64,
+    /// Where the helper counts; `None` for events, and for a process that is not watched.
     slot: Option<usize>,
     state: Watching,
     /// Readable at the process's end; `None` where the kernel gives none.
@@ -50,6 +53,15 @@ struct Helper {
     board: File,
 }
 
+impl Helper {
+    /// Whether a signal has stopped it. Nobody else is told: it is this process's child.
+    fn is_stopped(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(Pid::from_child(&self.child)), options);
+        status.is_ok_and(|status| status.is_some_and(|status| status.stopped()))
+    }
+}
+
 /// The watch over processes: it starts the helper when somebody is to be watched and ends it when nobody is.
 #[derive(Debug)]
 pub struct UvmWatch {
@@ -58,17 +70,24 @@ pub struct UvmWatch {
     watched: BTreeMap<Target, Watched>,
     /// The process whose events are wanted, and how that stands.
     events: Option<(Target, Watched)>,
+    /// Those that the helper was told to leave alone, until it says that it has closed their trackers.
+    leaving: Vec<Watched>,
+    /// Requests so far.
+    requests: u64,
     failed: Option<(Instant, String)>,
 }
 
 impl UvmWatch {
-    /// Nobody is watched yet. `command` runs the helper: a program that calls [`run_helper`](super::run_helper).
+    /// Nobody is watched yet. `command` runs the helper: a program that calls [`run_helper`](super::run_helper). It ends with the
+    /// thread that starts it, which is the one that calls [`set`](Self::set).
     pub fn new(command: fn() -> Command) -> UvmWatch {
         UvmWatch {
             command,
             helper: None,
             watched: BTreeMap::new(),
             events: None,
+            leaving: Vec::new(),
+            requests: 0,
             failed: None,
         }
     }
@@ -78,17 +97,17 @@ impl UvmWatch {
     pub fn set(&mut self, targets: &[Target], events: Option<Target>) {
         let gone: Vec<Target> = self.watched.keys().filter(|t| !targets.contains(t)).copied().collect();
         for target in gone {
-            if let Some(slot) = self.watched.remove(&target).and_then(|watched| watched.slot) {
-                self.send(&format!("stop {slot}"));
+            if let Some(watched) = self.watched.remove(&target) {
+                self.leave(watched);
             }
         }
         if self.events.as_ref().map(|(target, _)| *target) != events {
-            if self.events.take().is_some() {
-                self.send("quiet");
+            if let Some((_, watched)) = self.events.take() {
+                self.leave(watched);
             }
             if let Some(target) = events {
-                let state = self.ask(&format!("events {} {}", target.pid, target.start_time));
-                self.events = Some((target, watched(target, None, state)));
+                let watched = self.ask(target, None);
+                self.events = Some((target, watched));
             }
         }
         for &target in targets {
@@ -99,11 +118,11 @@ impl UvmWatch {
             self.watched.remove(&target);
             let used: Vec<usize> = self.watched.values().filter_map(|w| w.slot).collect();
             let free = (0..SLOTS).find(|slot| !used.contains(slot));
-            let state = match free {
-                Some(slot) => self.ask(&format!("count {slot} {} {}", target.pid, target.start_time)),
-                None => Watching::Off(format!("{SLOTS} processes are watched, and no more can be")),
+            let watched = match free {
+                Some(slot) => self.ask(target, Some(slot)),
+                None => Watched::off(format!("{SLOTS} processes are watched, and no more can be")),
             };
-            self.watched.insert(target, watched(target, free, state));
+            self.watched.insert(target, watched);
         }
         if targets.is_empty() && events.is_none() {
             self.end();
@@ -154,39 +173,43 @@ impl UvmWatch {
         let Some(helper) = &self.helper else {
             return std::thread::sleep(time);
         };
-        let pidfds = self
-            .all()
-            .filter(|w| w.state == Watching::On)
-            .filter_map(|w| w.pidfd.as_ref());
-        let fds: Vec<_> = std::iter::once(&helper.socket).chain(pidfds).collect();
+        let fds: Vec<_> = std::iter::once(&helper.socket).chain(self.held()).collect();
         let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+        // That the helper was stopped wakes nobody.
+        let time = if polled.len() > 1 { time.min(PATIENCE) } else { time };
         let timeout = Timespec::try_from(time).ok();
         // Interrupted or not, the caller looks at the clock.
         let _ = poll(&mut polled, timeout.as_ref());
     }
 
     fn all(&self) -> impl Iterator<Item = &Watched> {
-        self.watched
-            .values()
-            .chain(self.events.iter().map(|(_, watched)| watched))
+        let events = self.events.iter().map(|(_, watched)| watched);
+        self.watched.values().chain(events).chain(&self.leaving)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Watched> {
+        let events = self.events.iter_mut().map(|(_, watched)| watched);
+        self.watched.values_mut().chain(events).chain(&mut self.leaving)
+    }
+
+    /// The processes for which the helper has a tracker open, as far as is known.
+    fn held(&self) -> impl Iterator<Item = &OwnedFd> {
+        let on = self.all().filter(|watched| watched.state == Watching::On);
+        on.filter_map(|watched| watched.pidfd.as_ref())
     }
 
     /// Whether somebody who is watched has ended.
     fn ended(&self) -> bool {
-        let pidfds: Vec<_> = self
-            .all()
-            .filter(|w| w.state == Watching::On)
-            .filter_map(|w| w.pidfd.as_ref())
-            .collect();
-        let mut polled: Vec<_> = pidfds.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+        let mut polled: Vec<_> = self.held().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let now = Timespec::default();
         poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Kills a helper that does not let go of a process that has ended, or does not answer.
+    /// Kills a helper that is stopped, does not let go of a process that has ended, or does not answer.
     fn insist(&mut self, ended: bool) {
-        if self.helper.is_none() {
-            return;
+        let Some(helper) = &self.helper else { return };
+        if helper.is_stopped() {
+            return self.fail("its helper process was stopped and has been ended".into());
         }
         if ended {
             let until = Instant::now() + PATIENCE;
@@ -199,8 +222,8 @@ impl UvmWatch {
                 self.hear();
             }
         }
-        let late = |w: &Watched| w.state == Watching::Pending && w.asked.elapsed() > ANSWER;
-        if self.all().any(late) {
+        let awaited = self.all().filter(|w| w.state == Watching::Pending).chain(&self.leaving);
+        if awaited.into_iter().any(|w| w.asked.elapsed() > ANSWER) {
             self.fail("its helper process does not answer".into());
         }
     }
@@ -221,43 +244,62 @@ impl UvmWatch {
     }
 
     fn note(&mut self, message: &str) {
-        let (verb, rest) = message.split_once(' ').unwrap_or((message, ""));
-        let slot = rest.split(' ').next().and_then(|slot| slot.parse().ok());
-        let of_slot = self.watched.values_mut().filter(|w| w.slot.is_some() && w.slot == slot);
-        let reason = || rest.split_once(' ').map_or("", |(_, reason)| reason).to_owned();
+        let mut words = message.splitn(3, ' ');
+        let verb = words.next();
+        let Some(number) = words.next().and_then(|number| number.parse().ok()) else {
+            return;
+        };
+        let reason = words.next().unwrap_or_default();
+        if verb == Some("off") {
+            self.leaving.retain(|watched| watched.number != number);
+        }
+        // One of an earlier request concerns nobody who is watched now, whose slot it had.
+        let Some(watched) = self.all_mut().find(|watched| watched.number == number) else {
+            return;
+        };
         match verb {
-            "on" => of_slot.for_each(|w| w.state = Watching::On),
-            "off" => of_slot.for_each(|w| w.state = Watching::Off(reason())),
-            "events-on" | "events-off" => {
-                if let Some((_, events)) = &mut self.events {
-                    events.state = match verb {
-                        "events-on" => Watching::On,
-                        _ => Watching::Off(rest.to_owned()),
-                    };
-                }
-            }
+            Some("on") => watched.state = Watching::On,
+            Some("off") => watched.turn_off(reason.to_owned()),
             _ => {}
         }
     }
 
-    /// Sends a message that asks for an answer, to a helper that is started if there is none.
-    fn ask(&mut self, message: &str) -> Watching {
+    /// Asks the helper to watch a process: to count in a slot, or to deliver events. Starts the helper if there is none.
+    fn ask(&mut self, target: Target, slot: Option<usize>) -> Watched {
         if let Some((at, why)) = &self.failed
             && at.elapsed() < PAUSE
         {
-            return Watching::Off(why.clone());
+            return Watched::off(why.clone());
         }
         if self.helper.is_none() {
             match start((self.command)()) {
                 Ok(helper) => self.helper = Some(helper),
-                Err(e) => {
-                    self.fail(format!("its helper process cannot be started: {e}"));
-                    return self.ask(message);
-                }
+                Err(e) => self.fail(format!("its helper process cannot be started: {e}")),
             }
         }
-        self.send(message);
-        Watching::Pending
+        self.requests += 1;
+        let number = self.requests;
+        let Target { pid, start_time } = target;
+        self.send(&match slot {
+            Some(slot) => format!("count {number} {slot} {pid} {start_time}"),
+            None => format!("events {number} {pid} {start_time}"),
+        });
+        match (&self.helper, &self.failed) {
+            (None, Some((_, why))) => Watched::off(why.clone()),
+            _ => Watched::pending(number, slot, pid),
+        }
+    }
+
+    /// Tells the helper to close a tracker. Until it has, it must not keep what the process holds if that ends.
+    fn leave(&mut self, mut watched: Watched) {
+        if matches!(watched.state, Watching::Off(_)) {
+            return;
+        }
+        self.send(&format!("stop {}", watched.number));
+        if self.helper.is_some() {
+            (watched.state, watched.asked) = (Watching::On, Instant::now());
+            self.leaving.push(watched);
+        }
     }
 
     fn send(&mut self, message: &str) {
@@ -272,15 +314,15 @@ impl UvmWatch {
     /// Ends the helper, and says of everybody why nothing is known.
     fn fail(&mut self, why: String) {
         self.end();
-        let all = self.watched.values_mut().chain(self.events.iter_mut().map(|(_, w)| w));
-        for watched in all.filter(|w| !matches!(w.state, Watching::Off(_))) {
-            watched.state = Watching::Off(why.clone());
+        for watched in self.all_mut().filter(|w| !matches!(w.state, Watching::Off(_))) {
+            watched.turn_off(why.clone());
         }
         self.failed = Some((Instant::now(), why));
     }
 
     /// Ends the helper, which closes every tracker.
     fn end(&mut self) {
+        self.leaving.clear();
         if let Some(Helper { mut child, .. }) = self.helper.take() {
             // Neither fails for a child that was not waited for.
             let _ = child.kill();
@@ -295,13 +337,32 @@ impl Drop for UvmWatch {
     }
 }
 
-fn watched(target: Target, slot: Option<usize>, state: Watching) -> Watched {
-    let pid = i32::try_from(target.pid).ok().and_then(Pid::from_raw);
-    Watched {
-        slot,
-        state,
-        pidfd: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
-        asked: Instant::now(),
+impl Watched {
+    fn pending(number: u64, slot: Option<usize>, pid: u32) -> Watched {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        Watched {
+            number,
+            slot,
+            state: Watching::Pending,
+            pidfd: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+            asked: Instant::now(),
+        }
+    }
+
+    /// One that was not asked for. No request has its number.
+    fn off(why: String) -> Watched {
+        Watched {
+            number: 0,
+            slot: None,
+            state: Watching::Off(why),
+            pidfd: None,
+            asked: Instant::now(),
+        }
+    }
+
+    /// Frees its slot for another process.
+    fn turn_off(&mut self, why: String) {
+        (self.slot, self.state) = (None, Watching::Off(why));
     }
 }
 
@@ -322,4 +383,131 @@ fn start(mut command: Command) -> io::Result<Helper> {
         socket: ours,
         board: File::from(board),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// A helper that says nothing by itself.
+    fn silent() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("20");
+        command
+    }
+
+    fn target(pid: u32) -> Target {
+        Target { pid, start_time: 0 }
+    }
+
+    fn own() -> Target {
+        target(std::process::id())
+    }
+
+    #[test]
+    fn late_messages_are_not_about_the_next_process() {
+        let mut watch = UvmWatch::new(silent);
+        let [first, second] = [target(1), own()];
+        watch.set(&[first], Some(first));
+        watch.set(&[second], Some(second));
+        assert_eq!(watch.watched[&second].slot, watch.leaving[0].slot);
+        for late in [
+            "on 1",
+            "off 1 the process has ended",
+            "on 2",
+            "off 2 gone",
+            "off 1 again",
+            "on 99",
+        ] {
+            watch.note(late);
+            assert_eq!(watch.state(second), Some(&Watching::Pending), "{late}");
+            assert_eq!(watch.events_state(), Some((second, &Watching::Pending)), "{late}");
+        }
+        assert!(watch.leaving.is_empty());
+        let numbers = [watch.watched[&second].number, watch.events.as_ref().unwrap().1.number];
+        watch.note(&format!("on {}", numbers[0]));
+        watch.note(&format!("off {} why it is so", numbers[1]));
+        assert_eq!(watch.state(second), Some(&Watching::On));
+        let off = Watching::Off("why it is so".into());
+        assert_eq!(watch.events_state(), Some((second, &off)));
+    }
+
+    #[test]
+    fn messages_that_make_no_sense_change_nothing() {
+        let mut watch = UvmWatch::new(silent);
+        watch.set(&[own()], None);
+        let too_large = "on 18446744073709551616";
+        for message in [
+            "", " ", "on", "off", "on x", "on -1", "off 0 x", "1 on", too_large, "mad 1", "on  1",
+        ] {
+            watch.note(message);
+            assert_eq!(watch.state(own()), Some(&Watching::Pending), "{message}");
+        }
+    }
+
+    /// Those of which nothing can be known stay listed, and must not keep others out.
+    #[test]
+    fn processes_that_are_not_watched_take_no_slots() {
+        let mut watch = UvmWatch::new(silent);
+        let named = |start_time| Target { start_time, ..own() };
+        let mut targets: Vec<Target> = (0..10).map(named).collect();
+        watch.set(&targets, None);
+        for number in 1..=10 {
+            watch.note(&format!("off {number} it has no managed memory"));
+        }
+        targets.extend((100..=100 + SLOTS as u64).map(named));
+        watch.set(&targets, None);
+        let pending = |target: &&Target| watch.state(**target) == Some(&Watching::Pending);
+        assert_eq!(targets.iter().filter(pending).count(), SLOTS);
+        // One that is not watched and goes takes nobody's slot along.
+        watch.set(&targets[5..], None);
+        assert!(watch.leaving.is_empty());
+    }
+
+    /// The helper runs, and does not get round to closing a tracker.
+    #[test]
+    fn a_busy_helper_is_ended_when_a_process_that_it_should_leave_ends() {
+        let mut watch = UvmWatch::new(silent);
+        let mut program = silent().spawn().unwrap();
+        watch.set(&[target(program.id()), own()], None);
+        watch.note("on 1");
+        watch.note("on 2");
+        watch.set(&[own()], None);
+        watch.wait(Duration::from_millis(5));
+        assert_eq!(watch.state(own()), Some(&Watching::On));
+        program.kill().unwrap();
+        watch.wait(Duration::from_millis(100));
+        assert!(matches!(watch.state(own()), Some(Watching::Off(_))));
+        assert!(watch.helper.is_none() && watch.leaving.is_empty());
+        program.wait().unwrap();
+    }
+
+    #[test]
+    fn a_helper_that_does_not_start_is_not_tried_again_at_once() {
+        let mut watch = UvmWatch::new(|| Command::new("/nonexistent"));
+        watch.set(&[own(), target(1)], Some(own()));
+        let states = [watch.state(own()), watch.events_state().map(|(_, state)| state)];
+        for state in states {
+            let Some(Watching::Off(why)) = state else {
+                unreachable!("{state:?}")
+            };
+            assert!(why.starts_with("its helper process cannot be started: "), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_helper_that_ends_at_once_is_not_waited_for() {
+        let mut watch = UvmWatch::new(|| Command::new("true"));
+        watch.set(&[own()], None);
+        let begin = Instant::now();
+        while watch.state(own()) == Some(&Watching::Pending) && begin.elapsed() < ANSWER {
+            watch.wait(Duration::from_millis(5));
+        }
+        let Some(Watching::Off(why)) = watch.state(own()) else {
+            unreachable!("{watch:?}")
+        };
+        assert!(why.starts_with("its helper process "), "{why}");
+        assert!(begin.elapsed() < ANSWER);
+    }
 }

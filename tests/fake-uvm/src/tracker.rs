@@ -1,0 +1,105 @@
+//! The trackers of this process.
+//!
+//! A tracker lives as long as its descriptor of the tools device is open, also as a copy in another process. This library does not see
+//! descriptors being closed; a lock that belongs to the open file tells it: the kernel frees it with the last copy.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::device::TOOLS;
+use crate::memory::Alias;
+
+/// A tracker that was made. Counters and events are enabled later.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    /// The byte of the tools device that its descriptor has locked.
+    lock: i64,
+    pub(crate) space: u32,
+    pub(crate) control: Alias,
+    pub(crate) queue: Option<Queue>,
+    /// What is enabled: counters or types of events.
+    pub(crate) enabled: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) memory: Alias,
+    pub(crate) entries: u32,
+}
+
+static TRACKERS: Mutex<BTreeMap<RawFd, Arc<Tracker>>> = Mutex::new(BTreeMap::new());
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+fn trackers() -> MutexGuard<'static, BTreeMap<RawFd, Arc<Tracker>>> {
+    TRACKERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tracker {
+    /// Makes a tracker of a descriptor of the tools device.
+    pub(crate) fn make(fd: RawFd, space: u32, control: Alias, queue: Option<Queue>) -> io::Result<()> {
+        // Unique among the processes of the machine while they live.
+        let lock = i64::from(std::process::id()) << 32 | MADE.fetch_add(1, Ordering::Relaxed) as i64;
+        locks(fd, libc::F_OFD_SETLK, lock, 1)?;
+        let tracker = Tracker {
+            lock,
+            space,
+            control,
+            queue,
+            enabled: AtomicU64::new(0),
+        };
+        trackers().insert(fd, Arc::new(tracker));
+        Ok(())
+    }
+
+    /// The tracker of a descriptor.
+    pub(crate) fn of(root: &Path, fd: RawFd) -> Option<Arc<Tracker>> {
+        let tracker = trackers().get(&fd).cloned()?;
+        if tracker.is_open(root) {
+            return Some(tracker);
+        }
+        trackers().remove(&fd);
+        None
+    }
+
+    /// Whether its descriptor is still open.
+    pub(crate) fn is_open(&self, root: &Path) -> bool {
+        File::open(root.join(TOOLS)).is_ok_and(|file| {
+            locks(file.as_raw_fd(), libc::F_OFD_GETLK, self.lock, 1)
+                .ok()
+                .flatten()
+                .is_some()
+        })
+    }
+}
+
+/// How many trackers are open, of all processes.
+pub(crate) fn count_open(root: &Path) -> io::Result<usize> {
+    let file = File::open(root.join(TOOLS))?;
+    let (mut from, mut count) = (0, 0);
+    while let Some(lock) = locks(file.as_raw_fd(), libc::F_OFD_GETLK, from, 0)? {
+        // The kernel names any lock of the range, and merges neighbours of one open file only.
+        (from, count) = (lock + 1, count + 1);
+    }
+    Ok(count)
+}
+
+/// Sets a lock on a range, or finds one that another open file has there: its first byte. A length of 0 goes to the end.
+fn locks(fd: RawFd, command: i32, start: i64, len: i64) -> io::Result<Option<i64>> {
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: start,
+        l_len: len,
+        l_pid: 0,
+    };
+    // SAFETY: the argument is what both commands take, and lives until the call returns.
+    match unsafe { libc::fcntl(fd, command, &raw mut lock) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok((i32::from(lock.l_type) != libc::F_UNLCK).then_some(lock.l_start)),
+    }
+}
