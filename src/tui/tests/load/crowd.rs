@@ -12,6 +12,8 @@ use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::alone;
+
 /// A user that nobody is.
 const STRANGER: u32 = 54_321;
 const CHANNELS: usize = 1000;
@@ -124,6 +126,7 @@ fn peak_kib(pid: u32) -> Option<u64> {
 
 #[test]
 fn a_report_shows_a_share_of_them_and_counts_the_rest() {
+    let _turn = alone();
     let Some(crowd) = Crowd::gather(3) else { return };
     let (world, _publisher) = own();
     let mut command = world.command(&["--json"]);
@@ -194,6 +197,7 @@ fn answers(mut terminal: Terminal) {
 
 #[test]
 fn the_dashboard_answers_keys_and_signals() {
+    let _turn = alone();
     let Some(crowd) = Crowd::gather(0) else { return };
     let (world, _publisher) = own();
     let environment = Crowd::environment(world.channels());
@@ -206,6 +210,7 @@ fn the_dashboard_answers_keys_and_signals() {
 #[test]
 fn our_own_channels_are_all_shown() {
     const OWN: usize = 40;
+    let _turn = alone();
     let world = World::without_gpu();
     let _locks = fill(world.channels(), "own", 0, OWN, None);
     let report = world.json();

@@ -33,6 +33,8 @@ use mutant::Mutant;
 use oracle::Claim;
 use settings::Settings;
 
+use crate::shared;
+
 /// Mutants that are told from each other by what comes of them: that, and the line that makes one.
 const CORPUS: &str = include_str!("corpus.txt");
 /// Mutants that are made at a time.
@@ -40,6 +42,7 @@ const AT_ONCE: u64 = 400;
 
 #[test]
 fn mutated_channels_are_survived_and_never_believed_wrongly() {
+    let _turn = shared();
     let settings = Settings::from_environment();
     let start = Instant::now();
     let mut channels = Channels::new();
@@ -59,6 +62,7 @@ fn mutated_channels_are_survived_and_never_believed_wrongly() {
 
 #[test]
 fn mutated_inputs_are_read_or_refused_in_time() {
+    let _turn = shared();
     let settings = Settings::from_environment();
     let some = settings.inputs.div_ceil(4);
     let random = &mut Random::new(settings.seed);
@@ -79,6 +83,7 @@ fn mutated_inputs_are_read_or_refused_in_time() {
 /// Else nothing could be told of a mutant: each base is a channel that the reader, the program and the oracle agree on.
 #[test]
 fn the_bases_are_sound_before_they_are_mutated() {
+    let _turn = shared();
     let mut channels = Channels::new();
     let names: Vec<&str> = channels.bases().iter().map(|base| base.name).collect();
     for (base, name) in channels.bases().iter().zip(&names) {
@@ -100,6 +105,7 @@ fn the_bases_are_sound_before_they_are_mutated() {
 
 #[test]
 fn what_came_of_the_mutants_of_the_corpus_still_does() {
+    let _turn = shared();
     let lines = CORPUS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut channels = Channels::new();
     let (mut expected, mut mutants) = (Vec::new(), Vec::new());
