@@ -78,12 +78,9 @@ fn a_budget_that_does_not_fit_is_a_sentence() {
 }
 
 #[test]
-fn a_report_goes_through_a_pipe_and_the_dashboard_does_not() {
+fn a_report_goes_through_a_pipe() {
     let world = World::with_nvml("gpu0.used=4G");
     let run = |args: &[&str]| world.command(args).output().unwrap();
-    let refused = run(&[]);
-    assert_eq!((refused.status.code(), said(&refused.stdout).as_str()), (Some(2), ""));
-    assert!(said(&refused.stderr).contains("--once") && said(&refused.stderr).contains("--json"));
     let once = run(&["--once"]);
     assert_eq!(once.status.code(), Some(0));
     let text = said(&once.stdout);
