@@ -1,6 +1,6 @@
 //! Whole-program tests of gpumem: the real binary in a real pseudo-terminal, beside fake drivers and real channels.
 //!
-//! The tests lie in `tests/tests`, one file an idea; here is what they share.
+//! Those of the program are in `src/tui/tests`, those of the library for C programs in `tests/tests`; here is what they share.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ mod world;
 use std::time::{Duration, Instant};
 
 pub use background::Background;
-pub use binary::{churn, gpumem_tui, libgpumem_alloc};
+pub use binary::{gpumem_tui, libgpumem_alloc};
 pub use namespace::unshared;
 pub use outcome::{Ended, Modes};
 pub use publisher::{publish, publish_named, uuid_of};

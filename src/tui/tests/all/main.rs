@@ -1,0 +1,24 @@
+//! The real program, in a pseudo-terminal and in pipes, beside fake drivers and real channels. One module for each idea.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod cli;
+mod containers;
+mod cuda;
+mod demo;
+mod driver;
+mod files;
+mod foreign_text;
+mod gpu;
+mod input;
+mod many;
+mod namesake;
+mod nogpu;
+mod path;
+mod places;
+mod pools;
+mod replay;
+mod reports;
+mod several;
+mod signals;
+mod sizes;
+mod stalled;

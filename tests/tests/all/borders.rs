@@ -1,0 +1,289 @@
+//! The dependency rules of the house: who may know whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// Every crate's normal dependencies, from `cargo metadata`.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let normal = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        all.filter(|d| d["kind"].is_null()).map(|d| text(&d["name"])).collect()
+    };
+    packages
+        .map(|package| (text(&package["name"]), normal(package)))
+        .collect()
+}
+
+#[test]
+fn no_crate_knows_what_is_above_it() {
+    let of = dependencies();
+    // Those of ours that each may know, and of others those that say where the GPU, the screen and the main loop are.
+    let allowed: [(&str, &[&str]); 9] = [
+        ("gpumem-text", &[]),
+        ("gpumem-channel", &["gpumem-text"]),
+        ("gpumem-snapshot", &[]),
+        ("gpumem-probe", &["gpumem-text"]),
+        (
+            "gpumem-alloc",
+            &["gpumem-channel", "gpumem-snapshot", "gpumem-text", "cudarc"],
+        ),
+        ("gpumem-alloc-c", &["gpumem-alloc"]),
+        (
+            "gpumem-demo",
+            &[
+                "gpumem-alloc",
+                "gpumem-channel",
+                "gpumem-snapshot",
+                "gpumem-text",
+                "cudarc",
+            ],
+        ),
+        // It stays out of the GPU.
+        (
+            "gpumem-tui",
+            &[
+                "gpumem-channel",
+                "gpumem-probe",
+                "gpumem-demo",
+                "gpumem-text",
+                "ratatui",
+                "tokio",
+            ],
+        ),
+        // It drives the program from outside: the program's tests depend on it.
+        ("gpumem-tests", &["gpumem-channel", "gpumem-fake-nvml"]),
+    ];
+    for (who, whom) in allowed {
+        let told =
+            |name: &&String| name.starts_with("gpumem") || ["cudarc", "ratatui", "tokio"].contains(&name.as_str());
+        let broken: Vec<_> = of[who]
+            .iter()
+            .filter(told)
+            .filter(|name| !whom.contains(&name.as_str()))
+            .collect();
+        assert!(broken.is_empty(), "{who} must not know {broken:?}");
+    }
+    // Everybody has it, and so everybody would have what it needs.
+    assert_eq!(of["gpumem-text"], BTreeSet::new());
+}
+
+/// Text of others is cleaned, and sizes are written, in one place: a second one forgets a case.
+#[test]
+fn text_and_figures_have_one_home() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let signs = ["fn clean", "is_control()", "\"KiB\"", "\"TiB\""];
+    let mut home = 0;
+    for dir in ["src", "demo/src"] {
+        for (path, text) in sources(&root.join(dir)) {
+            let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
+            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let used: Vec<_> = signs.iter().filter(|sign| text.contains(**sign)).collect();
+            let allowed = path.starts_with("/src/text/") || path.contains("test") || used.is_empty();
+            home += u32::from(path.starts_with("/src/text/") && !used.is_empty());
+            assert!(allowed, "{path} has {used:?}: it belongs into gpumem-text");
+        }
+    }
+    assert!(home > 1, "this test looks at nothing");
+}
+
+/// Rust files under `dir`, with their text.
+fn sources(dir: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    found
+}
+
+/// The first names of a path, or of each path of a list.
+fn heads(paths: &str) -> Vec<&str> {
+    let ends_name = |c: char| !c.is_alphanumeric() && !"_*".contains(c);
+    let head = |path| str::trim_start(path).split(ends_name).next().unwrap();
+    let Some(list) = paths.strip_prefix('{') else {
+        return vec![head(paths)];
+    };
+    let mut depth = 0;
+    let ends_path = |c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    };
+    let heads = list.split(';').next().unwrap().split(ends_path).map(head);
+    heads.filter(|head| !head.is_empty()).collect()
+}
+
+/// Which of the modules below a crate's root name which, without their tests and comments. Whoever names what the root gives names the
+/// module that has it.
+fn modules(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let (mut uses, mut given) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeMap::new());
+    for (path, text) in sources(root) {
+        let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
+        let module = path.split(['/', '.']).nth(1).unwrap().to_owned();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let code: String = code.lines().filter_map(|line| line.split("//").next()).collect();
+        if module == "lib" {
+            for rest in code.split("pub use ").skip(1) {
+                let (from, names) = rest.split(';').next().unwrap().split_once("::").unwrap();
+                given.extend(heads(names).into_iter().map(|name| (name.to_owned(), from.to_owned())));
+            }
+        } else if module != "main" && !path.contains("test") {
+            let paths = code.split("crate::").skip(1).flat_map(heads);
+            uses.entry(module).or_default().extend(paths.map(str::to_owned));
+        }
+    }
+    for (module, used) in &mut uses {
+        let of_all = |name: &str| given.get("*").filter(|_| name.starts_with(char::is_uppercase));
+        let home = |name: &String| given.get(name).or_else(|| of_all(name)).unwrap_or(name).clone();
+        *used = used.iter().map(home).collect();
+        used.remove(module);
+    }
+    uses
+}
+
+/// Modules of one crate use each other in one direction: each can be read after those that it uses.
+#[test]
+fn no_circle_of_modules() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for (room, module, used) in [
+        ("src/channel/src", "writer", "lane"),
+        ("src/snapshot/src", "tables", "names"),
+        ("src/probe/src", "nvml", "types"),
+        ("src/tui/src", "view", "model"),
+        ("demo/src", "run", "stage"),
+    ] {
+        let mut uses = modules(&root.join(room));
+        assert!(uses[module].contains(used), "this test looks at nothing in {room}");
+        // What uses nothing that is left goes, and what nothing uses that is left, until nothing is left but circles.
+        loop {
+            let left: BTreeSet<String> = uses.keys().cloned().collect();
+            let used: BTreeSet<String> = uses.values().flatten().cloned().collect();
+            uses.retain(|module, uses| used.contains(module) && !uses.is_disjoint(&left));
+            if uses.len() == left.len() {
+                break;
+            }
+        }
+        assert!(uses.is_empty(), "modules of {room} that use each other: {uses:?}");
+    }
+}
+
+#[test]
+fn the_dashboards_rooms_know_only_what_they_may() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let tui = root.join("src/tui/src");
+    let pure = [
+        "tokio",
+        "std::fs",
+        "Instant::now",
+        "SystemTime",
+        "crossterm",
+        "crate::source",
+    ];
+    let and = |more: &[&'static str]| [&pure[..], more].concat();
+    let rules = [
+        (
+            "model",
+            and(&["ratatui", "std::io", "crate::view", "crate::update", "crate::report"]),
+        ),
+        ("update", and(&["ratatui", "std::io", "crate::view", "crate::report"])),
+        ("view", and(&["crate::update", "gpumem_demo"])),
+        (
+            "source",
+            vec![
+                "ratatui",
+                "crossterm",
+                "crate::view",
+                "crate::update",
+                "crate::report",
+                "crate::doctor",
+            ],
+        ),
+    ];
+    for (room, words) in rules {
+        let files = sources(&tui.join(room));
+        // Not the path of the checkout, which may be a test's.
+        let is_test = |path: &str| path.strip_prefix(tui.to_str().unwrap()).unwrap().contains("test");
+        let files: Vec<_> = files.iter().filter(|(path, _)| !is_test(path)).collect();
+        assert!(files.len() > 2, "{room} has moved: this test looks at nothing");
+        for (path, text) in files {
+            for word in &words {
+                assert!(!text.contains(word), "{path} must not know {word}");
+            }
+        }
+    }
+}
+
+/// The wall clock may be set at any time: it dates what is kept longer than a boot, and tells no age of anything that is shown.
+#[test]
+fn the_wall_clock_is_read_where_days_are_meant() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let allowed = [
+        "src/tui/src/clock.rs",
+        "src/channel/src/identity.rs",
+        "src/channel/src/sweep.rs",
+        "src/probe/src/process/users.rs",
+        // PyTorch's snapshots count from 1970.
+        "src/alloc/src/history/recorder.rs",
+    ];
+    let mut rooms = 0;
+    for dir in ["src", "demo/src"] {
+        for (path, text) in sources(&root.join(dir)) {
+            let used = text.contains("SystemTime") || text.contains("ClockId::Realtime");
+            // Not the path of the checkout, which may be a test's.
+            let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
+            let home = allowed.iter().any(|room| path.ends_with(room)) || path.contains("test");
+            rooms += u32::from(used && home);
+            assert!(!used || home, "the wall clock in {path}");
+        }
+    }
+    assert!(rooms > 2, "this test looks at nothing");
+}
+
+#[test]
+fn unsafe_code_stays_in_its_rooms() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let allowed = [
+        "src/channel/src/map.rs",
+        "src/channel/tests/common/mod.rs",
+        "src/alloc/src/device/cuda",
+        "src/alloc/src/lock/biased.rs",
+        "src/alloc/src/process/",
+        "src/alloc/src/stack/unwind",
+        "src/alloc/c/src/",
+        "src/alloc/tests/",
+        "demo/src/gpu.rs",
+        "src/probe/src/nvml/calls",
+        "src/probe/src/process/users",
+        "src/probe/src/uvm/sys.rs",
+        "src/tui/src/terminal/last_resort.rs",
+        "tests/tests/all/c_abi/",
+        "tests/fake-nvml/",
+        "tests/fake-cuda/",
+        "tests/fake-uvm/",
+    ];
+    let mut rooms = 0;
+    for dir in ["src", "demo", "tests"] {
+        for (path, text) in sources(&root.join(dir)) {
+            // The word as the language has it, not as attributes and prose do.
+            let used = text
+                .lines()
+                .any(|line| line.contains("unsafe {") || line.contains("unsafe impl") || line.contains("unsafe fn"));
+            let home = allowed.iter().any(|room| path.contains(room));
+            rooms += u32::from(used && home);
+            assert!(!used || home || path.ends_with("borders.rs"), "unsafe code in {path}");
+        }
+    }
+    assert!(rooms > 0, "this test looks at nothing");
+}
