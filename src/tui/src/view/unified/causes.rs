@@ -25,7 +25,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, causes: &Causes) {
     if area.is_empty() {
         return;
     }
-    let inside = screen.panel(area, "Causes", "c ends them: faults take half as long again");
+    let inside = screen.panel(area, "Causes", "c ends them: page faults take up to half as long again");
     let text = match causes {
         Causes::Pending => Text::styled("The driver is asked for events.", screen.theme.ink(Ink::Dim)),
         Causes::Refused(why) => Text::styled(format!("no causes: {why}"), screen.theme.ink(Ink::Warning)),
