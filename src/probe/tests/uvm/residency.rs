@@ -13,16 +13,16 @@ pub(crate) fn pages() {
     target.say(&format!("map {} 512", 0x2_0000_0000u64));
     target.say(&format!("map {START} {PAGES}"));
     let mut memory = ManagedMemory::new(Root::at(stage.root()));
-    let (ranges, more) = memory.ranges(target.pid()).unwrap();
+    let map = memory.map(target.pid()).unwrap();
     let range = ManagedRange {
         start: START,
         end: START + PAGES * PAGE,
     };
-    assert_eq!((&ranges[..], more), (&[range][..], 0));
+    assert_eq!((&map.ranges[..], map.left_out), (&[range][..], 0));
 
     // Present pages of each 256.
     let mut present = |pid| {
-        let read = memory.residency(pid, &ranges).unwrap();
+        let read = memory.residency(pid, &map.ranges).unwrap();
         let spans = &read[0].spans;
         [0, 1, 2, 3, 4, 5, 6, 7].map(|part| spans.present_in(256 * part..256 * (part + 1)))
     };
