@@ -28,6 +28,8 @@ const POLICY: Nanos = 10_000_000_000;
 /// A process is looked at again after so many times the time that it took, times the number of processes; and after so many where
 /// its pages are shown.
 const REST: u32 = 600;
+/// The same for a process that has none: most never have.
+const REST_EMPTY: u32 = 2000;
 const REST_SHOWN: u32 = 50;
 
 /// What stands for `/` where the driver is concerned.
@@ -221,13 +223,18 @@ impl Managed {
             Err(why) => (Err(why), None),
         };
         let took = began.elapsed();
+        let rest = match &sums {
+            _ if shown => REST_SHOWN,
+            Ok(sums) if sums.ranges > 0 => REST.saturating_mul(others),
+            _ => REST_EMPTY.saturating_mul(others),
+        };
         Known {
             process: ManagedProcess {
                 sums,
                 pages,
                 counting: Counting::Off,
             },
-            due: Instant::now() + took * if shown { REST_SHOWN } else { REST.saturating_mul(others) },
+            due: Instant::now() + took.saturating_mul(rest),
         }
     }
 
