@@ -42,6 +42,8 @@ pub(crate) enum MarkKind {
     CacheReleased,
     /// Holes were joined by remapping.
     Remapped,
+    /// Managed memory began to move between the CPU and a GPU.
+    Migration,
     /// The allocator's monitor found something, or did something about it.
     Monitor,
     /// The program's own mark ("forward").

@@ -270,9 +270,16 @@ const MOST_POINTS: usize = 240;
 /// The time over which a rate is taken.
 const WINDOW: Nanos = SECOND;
 
+/// Bytes that move within a second in a burst of migrations.
+const BURST: u64 = 64 << 20;
+
 /// The past of a process's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CounterHistory(VecDeque<(Nanos, Counters)>);
+pub(crate) struct CounterHistory {
+    points: VecDeque<(Nanos, Counters)>,
+    /// Whether a burst of migrations goes on.
+    moving: bool,
+}
 
 /// Bytes and faults a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -288,44 +295,51 @@ pub(crate) struct Rates {
 }
 
 impl CounterHistory {
-    /// Adds what was counted at a moment. Counters that shrink are another tracker's, and begin anew.
-    pub(crate) fn push(&mut self, at: Nanos, counters: Counters) {
-        if let Some((last, before)) = self.0.back() {
+    /// Adds what was counted at a moment. Returns the bytes of the last second if a burst of migrations began. Counters that shrink are
+    /// another tracker's, and begin anew.
+    pub(crate) fn push(&mut self, at: Nanos, counters: Counters) -> Option<u64> {
+        if let Some((last, before)) = self.points.back() {
             let shrank = counters.to_gpu < before.to_gpu
                 || counters.to_cpu < before.to_cpu
                 || counters.cpu_faults < before.cpu_faults
                 || counters.gpu_faults < before.gpu_faults;
             if shrank {
-                self.0.clear();
+                self.points.clear();
             } else if at <= *last {
-                return;
+                return None;
             }
         }
-        if self.0.len() == MOST_POINTS {
-            self.0.pop_front();
+        if self.points.len() == MOST_POINTS {
+            self.points.pop_front();
         }
-        self.0.push_back((at, counters));
+        self.points.push_back((at, counters));
+        let (_, moved) = self.within(WINDOW)?;
+        let bytes = moved.to_gpu.saturating_add(moved.to_cpu);
+        let was_moving = self.moving;
+        // A burst ends only when little moves, so that one that stutters is one.
+        self.moving = bytes >= if was_moving { BURST / 8 } else { BURST };
+        (self.moving && !was_moving).then_some(bytes)
     }
 
     /// Rates over the newest second; `None` before there are two points.
     pub(crate) fn rates(&self) -> Option<Rates> {
-        let &(now, newest) = self.0.back()?;
-        let old = self.0.iter().rev().skip(1);
+        let &(now, newest) = self.points.back()?;
+        let old = self.points.iter().rev().skip(1);
         let since = old.clone().find(|(at, _)| now - at >= WINDOW).or(old.last())?;
         Some(between(*since, (now, newest)))
     }
 
     /// What was counted within so long, and over how long that really is.
     pub(crate) fn within(&self, time: Nanos) -> Option<(Nanos, Counters)> {
-        let &(now, newest) = self.0.back()?;
-        let &(then, oldest) = self.0.iter().find(|(at, _)| now - at <= time)?;
+        let &(now, newest) = self.points.back()?;
+        let &(then, oldest) = self.points.iter().find(|(at, _)| now - at <= time)?;
         Some((now - then, difference(oldest, newest)))
     }
 
     /// Rates between each two points, with the time of the later one, oldest first.
     pub(crate) fn steps(&self) -> impl DoubleEndedIterator<Item = (Nanos, Rates)> {
-        let later = self.0.iter().skip(1);
-        self.0.iter().zip(later).map(|(a, b)| (b.0, between(*a, *b)))
+        let later = self.points.iter().skip(1);
+        self.points.iter().zip(later).map(|(a, b)| (b.0, between(*a, *b)))
     }
 }
 
@@ -359,18 +373,22 @@ pub(crate) struct ManagedWorld {
 }
 
 impl ManagedWorld {
-    /// Takes a sample from `at`. The past of counters that are not attached any more is forgotten.
-    pub(crate) fn take(&mut self, at: Nanos, sample: ManagedSample) {
+    /// Takes a sample from `at`. The past of counters that are not attached any more is forgotten. Returns the processes in which a
+    /// burst of migrations began, with its bytes.
+    pub(crate) fn take(&mut self, at: Nanos, sample: ManagedSample) -> Vec<(Target, u64)> {
+        let mut began = Vec::new();
         self.past.retain(|target, _| {
             let process = sample.processes.get(target);
             process.is_some_and(|process| matches!(process.counting, Counting::On(_)))
         });
         for (target, process) in &sample.processes {
             if let Counting::On(counters) = process.counting {
-                self.past.entry(*target).or_default().push(at, counters);
+                let past = self.past.entry(*target).or_default();
+                began.extend(past.push(at, counters).map(|bytes| (*target, bytes)));
             }
         }
         self.sample = sample;
+        began
     }
 
     /// The processes that have managed memory.

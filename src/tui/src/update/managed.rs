@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use gpumem_probe::{Reading, Target};
 
 use crate::event::Effect;
-use crate::model::{Device, Inputs, ManagedSample, ManagedSums, ManagedWorld, Model, Nanos, Process, SourceId, View};
+use crate::model::{
+    Device, Inputs, ManagedSample, ManagedSums, ManagedWorld, Mark, MarkKind, Model, Nanos, Process, ProcessId,
+    SourceId, View,
+};
 
 use super::devices::{Told, told};
 use super::findings::about_managed;
@@ -19,17 +22,46 @@ pub(super) fn take(model: &mut Model, look: &Look, at: Nanos, sample: ManagedSam
     };
     let same = sums(&model.live.managed.sample) == sums(&sample);
     let findings = about_managed(&model.live);
-    model.live.managed.take(at, sample);
+    let began = model.live.managed.take(at, sample);
     let same = same && findings == about_managed(&model.live);
     model.live.times.clone_from(&model.inputs.times);
     let mut effects = match same {
         true => Vec::new(),
         false => derive(model, SourceId::Managed, look),
     };
+    mark(model, at, began);
     if model.ui.view == View::Unified && !model.paused() {
         effects.push(Effect::DrawSoon);
     }
     effects
+}
+
+/// Marks the beginning of bursts of migrations on the timelines of the processes' devices.
+fn mark(model: &mut Model, at: Nanos, began: Vec<(Target, u64)>) {
+    for (target, bytes) in began {
+        let rows = model
+            .live
+            .processes
+            .iter()
+            .filter(|p| p.pid == target.pid && p.state.alive());
+        let ids: Vec<ProcessId> = rows.map(|p| p.id).collect();
+        for process in ids {
+            let device = model
+                .live
+                .devices
+                .iter_mut()
+                .find(|device| device.key == process.device);
+            if let Some(device) = device {
+                device.history.mark(Mark {
+                    at,
+                    kind: MarkKind::Migration,
+                    process,
+                    bytes,
+                    text: "".into(),
+                });
+            }
+        }
+    }
 }
 
 /// Notes each process's managed memory in its first row: which device it is on is not known.

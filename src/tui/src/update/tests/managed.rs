@@ -137,6 +137,19 @@ fn bytes_that_go_both_ways_again_are_a_finding() {
 }
 
 #[test]
+fn burst_of_migrations_has_one_mark() {
+    let mut model = with_managed(GIB);
+    let totals = [0, 0, 10, 200, 400, 420, 600, 600, 600, 600, 900];
+    for (n, mib) in (0..).zip(totals) {
+        let at = 2 * SECOND + n * SECOND / 2;
+        update(&mut model, at, managed(at, GIB, counted(mib * MIB, 0, 0), None));
+    }
+    let marks = model.world().devices[0].history.marks.iter();
+    let found: Vec<_> = marks.map(|mark| (mark.kind, mark.bytes / MIB)).collect();
+    assert_eq!(found, [(MarkKind::Migration, 200), (MarkKind::Migration, 300)]);
+}
+
+#[test]
 fn faults_that_stall_are_a_finding() {
     let mut model = with_managed(GIB);
     for n in 0..8u64 {

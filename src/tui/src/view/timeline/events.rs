@@ -160,6 +160,7 @@ fn sentence(mark: &Mark) -> String {
         MarkKind::SegmentTaken => format!("took {bytes} from the driver"),
         MarkKind::SegmentFreed => format!("gave {bytes} back to the driver"),
         MarkKind::CacheReleased => format!("released its cache: {bytes} came free"),
+        MarkKind::Migration => format!("began to move managed memory: {bytes} in a second"),
         MarkKind::Remapped => format!("joined its holes by remapping: {bytes} are contiguous now"),
         MarkKind::Monitor => return format!("its monitor: {}", mark.text),
         MarkKind::Phase => "began a phase".to_owned(),

@@ -36,10 +36,11 @@ impl MarkLook {
 /// Returns the look of a kind of event.
 pub(in crate::view) fn mark_look(kind: MarkKind) -> MarkLook {
     let (severity, glyph, ascii, ink, names) = match kind {
-        MarkKind::OutOfMemory => (7, '✗', 'X', Ink::Warning, ["out of memory", "OOM"]),
-        MarkKind::Retry => (6, '↻', '@', Ink::Warning, ["retried", "retry"]),
-        MarkKind::Monitor => (5, '◈', '*', Ink::Warning, ["monitor", "monitor"]),
-        MarkKind::CacheReleased => (4, '◇', 'c', Ink::Accent, ["cache released", "released"]),
+        MarkKind::OutOfMemory => (8, '✗', 'X', Ink::Warning, ["out of memory", "OOM"]),
+        MarkKind::Retry => (7, '↻', '@', Ink::Warning, ["retried", "retry"]),
+        MarkKind::Monitor => (6, '◈', '*', Ink::Warning, ["monitor", "monitor"]),
+        MarkKind::CacheReleased => (5, '◇', 'c', Ink::Accent, ["cache released", "released"]),
+        MarkKind::Migration => (4, '⇅', 'u', Ink::Accent, ["migrations", "migrated"]),
         MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, ["holes joined", "joined"]),
         MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, ["memory returned", "returned"]),
         MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, ["memory taken", "taken"]),
@@ -112,11 +113,12 @@ mod tests {
     use super::*;
     use crate::view::widgets::tests::{ASCII, COLOUR, Case, MONO, assert_drawn, drawn, letters};
 
-    const KINDS: [MarkKind; 8] = [
+    const KINDS: [MarkKind; 9] = [
         MarkKind::OutOfMemory,
         MarkKind::Retry,
         MarkKind::Monitor,
         MarkKind::CacheReleased,
+        MarkKind::Migration,
         MarkKind::Remapped,
         MarkKind::SegmentFreed,
         MarkKind::SegmentTaken,
@@ -128,9 +130,9 @@ mod tests {
         let mut columns = KINDS.map(Some).to_vec();
         columns.insert(1, None);
         let cases: [Case<'_, &[Option<MarkKind>]>; 7] = [
-            (COLOUR, &columns, (10, 1), &["✗ ↻◈◇⇄▾▴│ "]),
-            (MONO, &columns, (9, 2), &["✗ ↻◈◇⇄▾▴│", "         "]),
-            (ASCII, &columns, (9, 1), &["X @*cmv^|"]),
+            (COLOUR, &columns, (11, 1), &["✗ ↻◈◇⇅⇄▾▴│ "]),
+            (MONO, &columns, (10, 2), &["✗ ↻◈◇⇅⇄▾▴│", "          "]),
+            (ASCII, &columns, (10, 1), &["X @*cumv^|"]),
             (COLOUR, &columns, (3, 1), &["✗ ↻"]),
             (COLOUR, &columns, (0, 1), &[""]),
             (COLOUR, &columns, (3, 0), &[]),
