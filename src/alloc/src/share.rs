@@ -244,7 +244,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// With a real driver, or what stands for one, another process has it: `tests/tests/c_abi/sharing.cpp`.
+    /// With a real driver, or what stands for one, another process has it: `tests/tests/all/c_abi/sharing.cpp`.
     #[test]
     fn what_is_shared_is_what_the_allocation_lies_in() {
         let config = Config {
