@@ -108,8 +108,8 @@ impl Writer {
                 block.start,
                 block.to_gpu,
                 block.to_cpu,
-                u64::from(block.count),
-                u64::from(block.place) | u64::from(block.thrashed) << 8,
+                u64::from(block.count) | u64::from(block.prefetched) << 32,
+                u64::from(block.place) | u64::from(block.thrashed) << 8 | u64::from(block.mapped) << 32,
                 u64::from(block.on_gpu) | u64::from(block.evicted) << 32,
             ];
             (place..).zip(values).for_each(|(place, value)| store(place, value));
@@ -185,16 +185,18 @@ fn sums(header: &[u8]) -> EventSums {
 }
 
 fn block(bytes: &[u8]) -> BlockMoves {
-    let [place, parts] = [4, 5].map(|n| word(bytes, n));
+    let [count, place, parts] = [3, 4, 5].map(|n| word(bytes, n));
     BlockMoves {
         start: word(bytes, 0),
         to_gpu: word(bytes, 1),
         to_cpu: word(bytes, 2),
-        count: word(bytes, 3) as u32,
+        count: count as u32,
         place: place as u8,
         thrashed: place & 1 << 8 != 0,
         on_gpu: parts as u32,
         evicted: (parts >> 32) as u32,
+        prefetched: (count >> 32) as u32,
+        mapped: (place >> 32) as u32,
     }
 }
 
@@ -235,6 +237,8 @@ mod tests {
             thrashed: n.is_multiple_of(2),
             on_gpu: 5 + n,
             evicted: 6,
+            prefetched: 7,
+            mapped: 8 + n,
         };
         let blocks: Vec<_> = (0..3000).map(block).collect();
         let processors: Vec<u64> = (1000..1066).collect();

@@ -114,6 +114,11 @@ pub struct BlockMoves {
     pub on_gpu: u32,
     /// Its parts whose last migration was an eviction: they are in the host's memory, and not mapped until the CPU touches them.
     pub evicted: u32,
+    /// Its parts whose last migration was a call that prefetches to the CPU: likewise.
+    pub prefetched: u32,
+    /// Its parts whose last migration was a fault of the CPU, or the driver's prefetch beside one: they were mapped. Such a part that is
+    /// not present any more has gone to a GPU since.
+    pub mapped: u32,
 }
 
 /// Counts events.
@@ -167,21 +172,22 @@ impl Aggregator {
         block.count = block.count.saturating_add(1);
         block.place = to;
         let parts = parts(offset, bytes);
-        match direction {
-            Direction::HostToDevice | Direction::DeviceToDevice => {
-                block.on_gpu |= parts;
-                block.evicted &= !parts;
-                block.to_gpu = block.to_gpu.saturating_add(bytes);
-            }
-            Direction::DeviceToHost => {
-                block.on_gpu &= !parts;
-                block.evicted = match cause {
-                    Cause::Eviction => block.evicted | parts,
-                    _ => block.evicted & !parts,
-                };
-                block.to_cpu = block.to_cpu.saturating_add(bytes);
-            }
+        for mask in [
+            &mut block.on_gpu,
+            &mut block.evicted,
+            &mut block.prefetched,
+            &mut block.mapped,
+        ] {
+            *mask &= !parts;
         }
+        let (mask, sum) = match (direction, cause) {
+            (Direction::HostToDevice | Direction::DeviceToDevice, _) => (&mut block.on_gpu, &mut block.to_gpu),
+            (Direction::DeviceToHost, Cause::Eviction) => (&mut block.evicted, &mut block.to_cpu),
+            (Direction::DeviceToHost, Cause::User) => (&mut block.prefetched, &mut block.to_cpu),
+            (Direction::DeviceToHost, _) => (&mut block.mapped, &mut block.to_cpu),
+        };
+        *mask |= parts;
+        *sum = sum.saturating_add(bytes);
     }
 
     /// The block that holds an address; `None` where there is no room for a new one.
@@ -250,12 +256,16 @@ mod tests {
             count: 3,
             on_gpu: !(1 << 1 | 1 << 31),
             evicted: 1 << 31,
+            mapped: 1 << 1,
             ..BlockMoves::default()
         };
         assert_eq!(events.blocks, [expected]);
         events.take(&migration(3, 0, 2, ADDRESS + 31 * PART, PART));
         let block = events.blocks[0];
         assert_eq!((block.place, block.evicted, block.on_gpu), (2, 0, !(1 << 1)));
+        events.take(&migration(1, 2, 0, ADDRESS, PART));
+        let block = events.blocks[0];
+        assert_eq!((block.prefetched, block.on_gpu), (1, !(1 << 1 | 1)));
         let moves = |count, bytes| Moves { count, bytes };
         let sums = events.sums;
         assert_eq!(sums.moves(Cause::Fault, Direction::HostToDevice), moves(1, BLOCK));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use gpumem_probe::{BLOCK, BlockMoves, Counters, Events, PAGE, Resident, Target, UvmPolicy};
+use gpumem_probe::{BLOCK, BlockMoves, Counters, Events, PAGE, PARTS, Resident, Target, UvmPolicy};
 
 use super::map_layout::Extents;
 use super::views::View;
@@ -56,6 +56,8 @@ pub(crate) struct ManagedProcess {
     pub sums: Result<ManagedSums, String>,
     /// Where its pages are, of the process that is shown.
     pub pages: Option<Arc<Pages>>,
+    /// Sums of its pages by place, as far as they are known.
+    pub places: Places,
     /// The driver's counters.
     pub counting: Counting,
 }
@@ -138,24 +140,43 @@ impl Pages {
         if from >= to {
             return Places::default();
         }
-        let page = |addr: u64| ((addr - range.start) / PAGE) as u32;
-        let part = page(from)..page(to);
-        let bytes = u64::from(part.end - part.start) * PAGE;
-        let cpu = u64::from(spans.present_in(part)) * PAGE;
+        let present = |from: u64, to: u64| {
+            let page = |addr: u64| ((addr - range.start) / PAGE) as u32;
+            u64::from(spans.present_in(page(from)..page(to))) * PAGE
+        };
+        let cpu = present(from, to);
         let mut places = Places {
             cpu,
-            elsewhere: bytes - cpu,
+            elsewhere: to - from - cpu,
             ..Places::default()
         };
-        let Some(causes) = causes.filter(|_| places.elsewhere > 0) else {
+        let Some(known) = causes.and_then(Causes::known) else {
             return places;
         };
-        let (gpu, evicted) = causes.moved_to(from, to);
-        // Pages that the CPU can reach again are known better than where their part went last.
-        places.gpu = gpu.min(places.elsewhere);
-        places.evicted = evicted.min(places.elsewhere - places.gpu);
-        places.elsewhere -= places.gpu + places.evicted;
+        let mut start = from - from % BLOCK;
+        while start < to && places.elsewhere > 0 {
+            let (begin, end) = (start.max(from), (start + BLOCK).min(to));
+            if let Some(block) = known.block(start) {
+                places.add(block, (begin, end), present);
+            }
+            start += BLOCK;
+        }
         places
+    }
+
+    /// Sums up the bytes of all ranges by place.
+    pub(crate) fn sums(&self, causes: Option<&Causes>) -> Places {
+        (0..self.ranges.len()).fold(Places::default(), |sum, n| {
+            let range = self.ranges[n].range;
+            let places = self.places(n, (range.start, range.end), causes);
+            Places {
+                cpu: sum.cpu + places.cpu,
+                gpu: sum.gpu + places.gpu,
+                evicted: sum.evicted + places.evicted,
+                prefetched: sum.prefetched + places.prefetched,
+                elsewhere: sum.elsewhere + places.elsewhere,
+            }
+        })
     }
 }
 
@@ -164,12 +185,40 @@ impl Pages {
 pub(crate) struct Places {
     /// The CPU can reach them.
     pub cpu: u64,
-    /// Their last migration went to a GPU.
+    /// They went to a GPU and are not known to have left it.
     pub gpu: u64,
     /// Their last migration was an eviction to the host's memory.
     pub evicted: u64,
-    /// On a GPU, evicted, or never touched: not known.
+    /// Their last migration was a prefetch call to the CPU, which has not touched them since.
+    pub prefetched: u64,
+    /// On a GPU, in the host's memory, or never touched: not known.
     pub elsewhere: u64,
+}
+
+impl Places {
+    /// Takes the bytes of a part of a block that the CPU cannot reach from those that are not known, by where they went last.
+    fn add(&mut self, block: &BlockMoves, (begin, end): (u64, u64), present: impl Fn(u64, u64) -> u64) {
+        let part = BLOCK / PARTS;
+        let (first, last) = ((begin - block.start) / part, (end - 1 - block.start) / part);
+        let nothing_present = present(begin, end) == 0;
+        for n in first..=last {
+            let (from, to) = (
+                (block.start + n * part).max(begin),
+                (block.start + (n + 1) * part).min(end),
+            );
+            let bytes = to - from - if nothing_present { 0 } else { present(from, to) };
+            let bit = 1 << n;
+            let place = match () {
+                // What was mapped for the CPU and is not present any more left it since.
+                () if (block.on_gpu | block.mapped) & bit != 0 => &mut self.gpu,
+                () if block.evicted & bit != 0 => &mut self.evicted,
+                () if block.prefetched & bit != 0 => &mut self.prefetched,
+                () => continue,
+            };
+            *place += bytes;
+            self.elsewhere -= bytes;
+        }
+    }
 }
 
 /// How it stands with a process's counters.
@@ -226,7 +275,7 @@ impl KnownCauses {
             .blocks
             .iter()
             .map(|block| u64::from(block.evicted.count_ones()));
-        parts.sum::<u64>() * (BLOCK / gpumem_probe::PARTS)
+        parts.sum::<u64>() * (BLOCK / PARTS)
     }
 
     /// The block that begins at an address.
@@ -242,26 +291,6 @@ impl Causes {
             Causes::On(known) => Some(known),
             Causes::Pending | Causes::Refused(_) => None,
         }
-    }
-
-    /// Bytes of `from..to` whose last migration went to a GPU, and whose last one was an eviction; in parts of 64 KiB.
-    fn moved_to(&self, from: u64, to: u64) -> (u64, u64) {
-        let Some(known) = self.known() else { return (0, 0) };
-        let part = BLOCK / gpumem_probe::PARTS;
-        let (mut gpu, mut evicted) = (0, 0);
-        let mut start = from - from % BLOCK;
-        while start < to {
-            if let Some(block) = known.block(start) {
-                for n in 0..gpumem_probe::PARTS {
-                    let begin = (start + n * part).max(from);
-                    let bytes = (start + (n + 1) * part).min(to).saturating_sub(begin);
-                    gpu += if block.on_gpu & 1 << n != 0 { bytes } else { 0 };
-                    evicted += if block.evicted & 1 << n != 0 { bytes } else { 0 };
-                }
-            }
-            start += BLOCK;
-        }
-        (gpu, evicted)
     }
 }
 

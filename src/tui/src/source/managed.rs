@@ -18,7 +18,7 @@ use crate::check::{Check, Verdict, good, not};
 use crate::clock;
 use crate::model::{
     Causes, Counting, Inputs, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums, Model, Nanos,
-    Origin, Pages, Request, Sample,
+    Origin, Pages, Places, Request, Sample,
 };
 
 /// How often counters are read while somebody looks at them.
@@ -108,6 +108,10 @@ impl Source for Managed {
             processes.insert(*target, known.process.clone());
         }
         let causes = self.causes();
+        for (target, process) in &mut processes {
+            let its = causes.as_ref().filter(|(of, _)| of == target).map(|(_, causes)| causes);
+            process.places = process.pages.as_ref().map(|pages| pages.sums(its)).unwrap_or_default();
+        }
         self.asked = asked;
         Sample::Managed(ManagedSample {
             processes,
@@ -232,6 +236,7 @@ impl Managed {
             process: ManagedProcess {
                 sums,
                 pages,
+                places: Places::default(),
                 counting: Counting::Off,
             },
             due: Instant::now() + took.saturating_mul(rest),

@@ -170,14 +170,19 @@ pub(super) fn about_managed(world: &World) -> Vec<Ranked> {
         }
         let both = moved.to_gpu.min(moved.to_cpu);
         if both > sums.bytes {
-            let times = rounded(both / sums.bytes);
-            let text = format!(
-                "{name}: its managed memory ({size}) went to the GPU and back at least {}: prefetch it \
-                 (cudaMemPrefetchAsync), advise where it stays (preferred location, read-mostly), or copy it yourself",
-                match times {
-                    1 => "once in 10 s".to_owned(),
-                    n => format!("{n} times in 10 s"),
+            let times = match rounded(both / sums.bytes) {
+                1 => "once".to_owned(),
+                n => format!("{n} times"),
+            };
+            let advice = match moved.cpu_faults + moved.gpu_faults {
+                0 => "by prefetch calls: keep it where it is used most, or use two buffers",
+                _ => {
+                    "on page faults: prefetch it (cudaMemPrefetchAsync), advise where it stays (preferred location, \
+                     read-mostly), or copy it yourself"
                 }
+            };
+            let text = format!(
+                "{name}: its managed memory ({size}) went to the GPU and back at least {times} in 10 s {advice}"
             );
             say(Severity::Warning, text);
         }

@@ -5,15 +5,13 @@ mod list;
 mod policy;
 mod traffic;
 
-use std::sync::Arc;
-
 use gpumem_probe::Target as ManagedTarget;
 use gpumem_text::units::{self, plural, round_size};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
-use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Pages, Places, SourceId, Target};
+use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Places, SourceId, Target};
 use crate::view::Screen;
 use crate::view::theme::Ink;
 use crate::view::widgets::{PLACES, ResidencyMap, ResidencyState, place_sign};
@@ -105,28 +103,18 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
     }
     screen.hits.pages = drawn.geometry;
     let [first, second] = Layout::vertical([Constraint::Length(1); 2]).areas(foot);
-    legend(screen, first, pages, causes, &drawn);
+    legend(screen, first, process.places, causes, &drawn);
     if let Some(under) = drawn.under {
         under_cursor(screen, second, drawn.geometry.layout.bytes_per_cell, under, causes);
     }
 }
 
 /// Draws what the colours mean, with the bytes of each place.
-fn legend(screen: &mut Screen<'_>, area: Rect, pages: &Arc<Pages>, causes: Option<&Causes>, drawn: &ResidencyState) {
+fn legend(screen: &mut Screen<'_>, area: Rect, sums: Places, causes: Option<&Causes>, drawn: &ResidencyState) {
     let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
-    let sums = (0..pages.ranges.len()).fold(Places::default(), |sum, n| {
-        let range = pages.ranges[n].range;
-        let places = pages.places(n, (range.start, range.end), causes);
-        Places {
-            cpu: sum.cpu + places.cpu,
-            gpu: sum.gpu + places.gpu,
-            evicted: sum.evicted + places.evicted,
-            elsewhere: sum.elsewhere + places.elsewhere,
-        }
-    });
     let known = causes.is_some_and(|causes| causes.known().is_some());
-    let figures = [sums.cpu, sums.gpu, sums.evicted, sums.elsewhere];
+    let figures = [sums.cpu, sums.gpu, sums.evicted, sums.prefetched, sums.elsewhere];
     let mut line = Line::raw(format!(
         "1 cell = {}   ",
         round_size(drawn.geometry.layout.bytes_per_cell)
@@ -134,8 +122,8 @@ fn legend(screen: &mut Screen<'_>, area: Rect, pages: &Arc<Pages>, causes: Optio
     for ((ink, name), bytes) in PLACES.into_iter().zip(figures) {
         let named = match (ink, known) {
             // Before any event no page is known to be on a GPU.
-            (Ink::Allocated | Ink::Pending, false) => continue,
-            (Ink::Pending, true) if bytes == 0 => continue,
+            (Ink::Allocated | Ink::Pending | Ink::Driver, false) => continue,
+            (Ink::Pending | Ink::Driver, true) if bytes == 0 => continue,
             (Ink::Other, true) => "unknown or never touched",
             _ => name,
         };
@@ -166,6 +154,7 @@ fn under_cursor(
         ("on the CPU", places.cpu),
         ("on the GPU", places.gpu),
         ("evicted", places.evicted),
+        ("prefetched to the host", places.prefetched),
         ("not on the CPU", places.elsewhere),
     ] {
         if bytes > 0 {

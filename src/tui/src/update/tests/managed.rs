@@ -33,6 +33,7 @@ fn managed(at: Nanos, bytes: u64, counting: Counting, causes: Option<Causes>) ->
             ranges: vec![Resident { range, spans }],
             left_out: 0,
         })),
+        places: Places::default(),
         counting,
     };
     let sample = Sample::Managed(ManagedSample {
@@ -123,7 +124,10 @@ fn bytes_that_go_both_ways_again_are_a_finding() {
     }
     let found = findings(&model);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("at least 4 times in 10 s: prefetch"), "{found:?}");
+    assert!(
+        found[0].contains("at least 4 times in 10 s by prefetch calls"),
+        "{found:?}"
+    );
     // One way only is a program that goes through its data.
     let mut model = with_managed(GIB);
     for n in 0..8u64 {
@@ -270,18 +274,22 @@ fn pages_are_where_they_moved_last() {
         left_out: 0,
     };
     let all = (START, START + bytes);
-    let places = |cpu, gpu, evicted, elsewhere| Places {
+    let places = |cpu, gpu, evicted, prefetched, elsewhere| Places {
         cpu,
         gpu,
         evicted,
+        prefetched,
         elsewhere,
     };
     let k = 64 << 10;
-    assert_eq!(pages.places(0, all, None), places(k, 0, 0, 63 * k));
+    assert_eq!(pages.places(0, all, None), places(k, 0, 0, 0, 63 * k));
     let block = BlockMoves {
         start: START,
         on_gpu: 0b1110,
         evicted: 0b11_0000,
+        prefetched: 0b100_0000,
+        // It was mapped, and is not present: it left since. The first part came back instead.
+        mapped: 0b1000_0001,
         ..BlockMoves::default()
     };
     let events = Events {
@@ -289,8 +297,8 @@ fn pages_are_where_they_moved_last() {
         ..Events::default()
     };
     let causes = Causes::On(Box::new(KnownCauses::new(events)));
-    assert_eq!(pages.places(0, all, Some(&causes)), places(k, 3 * k, 2 * k, 58 * k));
+    assert_eq!(pages.places(0, all, Some(&causes)), places(k, 4 * k, 2 * k, k, 56 * k));
     // A cell of one page.
     let page = (START + 64 * 1024, START + 65 * 1024);
-    assert_eq!(pages.places(0, page, Some(&causes)), places(0, 4096, 0, 0));
+    assert_eq!(pages.places(0, page, Some(&causes)), places(0, 4096, 0, 0, 0));
 }

@@ -18,10 +18,11 @@ const LABEL: u16 = 21;
 const LABELLED: u16 = 60;
 
 /// The places with their names, in the order of the legend. Without causes a page that is not on the CPU may be anywhere.
-pub(in crate::view) const PLACES: [(Ink, &str); 4] = [
+pub(in crate::view) const PLACES: [(Ink, &str); 5] = [
     (Ink::Cached, "on the CPU"),
     (Ink::Allocated, "on the GPU"),
     (Ink::Pending, "evicted to the host"),
+    (Ink::Driver, "prefetched to the host"),
     (Ink::Other, "not on the CPU"),
 ];
 
@@ -129,11 +130,17 @@ fn label(theme: &Theme, start: u64, bytes: u64, offset: u64) -> Line<'static> {
 
 /// Returns the glyph and style of a cell: one place, or the two largest of several.
 fn look(theme: &Theme, places: &Places) -> (char, Style) {
-    let mut shares = [places.cpu, places.gpu, places.evicted, places.elsewhere]
-        .into_iter()
-        .zip(PLACES.map(|place| place.0))
-        .filter(|(bytes, _)| *bytes > 0)
-        .collect::<Vec<_>>();
+    let mut shares = [
+        places.cpu,
+        places.gpu,
+        places.evicted,
+        places.prefetched,
+        places.elsewhere,
+    ]
+    .into_iter()
+    .zip(PLACES.map(|place| place.0))
+    .filter(|(bytes, _)| *bytes > 0)
+    .collect::<Vec<_>>();
     shares.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     match shares[..] {
         [] => ('?', theme.ink(Ink::Dim)),
