@@ -10,8 +10,8 @@ use signal_hook::consts::{SIGHUP, SIGINT};
 
 use crate::{Ended, World, children, lives, until};
 
-/// Has programs that are started from here on heed the signals that are ignored where the tests began (nohup, a job in the background of a
-/// script): a handler is not inherited, but that a signal is ignored is.
+/// Resets ignored signals for programs that are started from here on. The tests may have been started with signals ignored (nohup, a
+/// background job of a script), and children inherit that, but not a handler.
 fn heed_signals() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -23,7 +23,7 @@ fn heed_signals() {
     }
 }
 
-/// A running program whose output is read line by line. Killed when dropped.
+/// A running program whose output is read line by line. It is killed on drop.
 pub struct Background {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -43,7 +43,7 @@ impl Background {
         Background { child, output }
     }
 
-    /// A training run that publishes until it is ended; it has done its first step.
+    /// Starts a training run that publishes until it is ended, and waits for its first step.
     pub fn training(world: &World) -> Background {
         let mut args = vec!["demo", "train", "--headless", "--json", "--device", "sim"];
         args.extend(["--steps", "0", "--pace", "200ms"]);
@@ -52,12 +52,12 @@ impl Background {
         demo
     }
 
-    /// A program whose memory stands still and is fragmented: every other block is free. With its figures.
+    /// Starts a program whose memory does not change and is fragmented: every other block is free. Also returns its figures.
     pub fn fragmented(world: &World) -> (Background, Value) {
         Background::run_fragmented(world.command(&Background::FRAGMENTED))
     }
 
-    /// The arguments of such a program.
+    /// The arguments of [`fragmented`](Self::fragmented).
     pub const FRAGMENTED: [&str; 9] = [
         "demo",
         "fragmentation",
@@ -70,7 +70,7 @@ impl Background {
         "256M",
     ];
 
-    /// The same by a command that ends up as one with these arguments.
+    /// The same with a command that ends up running the program with these arguments.
     pub fn run_fragmented(command: Command) -> (Background, Value) {
         let mut demo = Background::run(command);
         demo.step();
@@ -79,7 +79,7 @@ impl Background {
         (demo, figures)
     }
 
-    /// Waits for its next step.
+    /// Waits for its next step and returns that line.
     #[track_caller]
     pub fn step(&mut self) -> Value {
         loop {
@@ -96,17 +96,17 @@ impl Background {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its children now.
+    /// Returns its current children.
     pub fn children(&self) -> Vec<u32> {
         children(self.pid())
     }
 
-    /// Its next line of output, which is JSON; null at the end.
+    /// Returns its next line of output, which is JSON. Null at the end.
     #[track_caller]
     pub fn line(&mut self) -> Value {
         let mut line = String::new();
@@ -122,7 +122,7 @@ impl Background {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for its end and returns how it ended.
     pub fn ended(&mut self) -> Ended {
         until("it ends", || !lives(self.pid()));
         match self.child.wait().unwrap().code() {
@@ -131,7 +131,7 @@ impl Background {
         }
     }
 
-    /// Kills it as nobody can prevent, and waits for its end.
+    /// Sends SIGKILL and waits for its end.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -1,16 +1,16 @@
-//! Where the programs and libraries under test are. Cargo has built them by the time a test runs.
+//! Paths of the programs and libraries under test. Cargo has built them by the time a test runs.
 //!
-//! Where `GPUMEM_BIN` names a folder they are there instead: a machine with a GPU need not have cargo.
+//! If `GPUMEM_BIN` names a folder, they are there instead: a machine with a GPU need not have cargo.
 
 use std::path::{Path, PathBuf};
 
 /// Cargo's name for the program of the package whose integration test or benchmark runs.
 const PROGRAM: &str = "CARGO_BIN_EXE_gpumem-tui";
 
-/// The `gpumem-tui` under test.
+/// Returns the path of the `gpumem-tui` under test.
 ///
 /// # Panics
-/// Outside of `gpumem-tui`'s own integration tests and benchmarks, which alone are told where it is.
+/// Outside of `gpumem-tui`'s own integration tests and benchmarks: cargo only tells those where it is.
 pub fn gpumem_tui() -> PathBuf {
     elsewhere("gpumem-tui").unwrap_or_else(|| {
         let program = std::env::var_os(PROGRAM);
@@ -18,10 +18,10 @@ pub fn gpumem_tui() -> PathBuf {
     })
 }
 
-/// The allocator for C programs.
+/// Returns the path of the allocator's library for C programs.
 ///
 /// # Panics
-/// When the test's package does not depend on `gpumem-alloc-c`.
+/// If the test's package does not depend on `gpumem-alloc-c`.
 pub fn libgpumem_alloc() -> PathBuf {
     const FILE: &str = "libgpumem_alloc.so";
     elsewhere(FILE).unwrap_or_else(|| {
@@ -33,7 +33,7 @@ pub fn libgpumem_alloc() -> PathBuf {
     })
 }
 
-/// The file in the folder that `GPUMEM_BIN` names.
+/// Returns the path of a file in the folder that `GPUMEM_BIN` names.
 fn elsewhere(file: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("GPUMEM_BIN")?;
     Some(Path::new(&folder).join(file))

@@ -1,6 +1,7 @@
-//! Whole-program tests of gpumem: the real binary in a real pseudo-terminal, beside fake drivers and real channels.
+//! Support for tests of the whole program: the real binary in a real pseudo-terminal, with fake drivers and real channels.
 //!
-//! Those of the program are in `src/tui/tests`, those of the library for C programs in `tests/tests`; here is what they share.
+//! The tests of the program are in `src/tui/tests`, and those of the library for C programs in `tests/tests`. This crate has what they
+//! share.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -29,10 +30,10 @@ pub use random::Random;
 pub use terminal::Terminal;
 pub use world::World;
 
-/// How long anything may take before a test gives up. Generous: CI machines are slow and shared.
+/// How long anything may take before a test gives up. It is long because CI machines are slow and shared.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A key of the dashboard and what only its view shows at 80x24, where there is a demo.
+/// Keys of views, each with a text that only its view shows at 80x24 beside a demo.
 pub const VIEWS: [(&str, &str); 4] = [
     ("1", "STATE"),
     ("2", "1 cell ="),
@@ -40,12 +41,12 @@ pub const VIEWS: [(&str, &str); 4] = [
     ("7", "Its memory"),
 ];
 
-/// A program's output as text.
+/// Returns a program's output as text.
 pub fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until something holds that no screen shows.
+/// Waits until `holds` is true, for conditions that no screen shows. Panics if that takes too long.
 #[track_caller]
 pub fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -55,20 +56,20 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Whether a process lives. One that ended and was not yet waited for does not.
+/// Returns whether a process is alive. A zombie is not.
 pub fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Whether a process is stopped, as by Ctrl-Z.
+/// Returns whether a process is stopped, as by Ctrl-Z.
 pub fn stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
-/// The children of a process now.
+/// Returns the current children of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()

@@ -1,9 +1,9 @@
-//! Programs in namespaces of their own, where the machine allows that: other mounts, other process ids.
+//! Programs in namespaces of their own, with other mounts and other process ids, where the machine allows that.
 
 use std::process::{Command, Stdio};
 
-/// `command` in new namespaces (`flags` of unshare(1)), after the shell commands `setup`. `None`, with a line that says so, where
-/// that is not permitted.
+/// Returns a command that runs `command` in new namespaces (`flags` of unshare(1)), after the shell commands `setup`. Prints a line and
+/// returns `None` where that is not permitted.
 pub fn unshared(flags: &[&str], setup: &str, command: &Command) -> Option<Command> {
     let in_there = |script: &str| {
         let mut unshare = Command::new("unshare");

@@ -1,17 +1,17 @@
-//! How a program ends, and in what state it leaves its terminal.
+//! How a program ended, and the state in which it left its terminal.
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself, with this exit code.
+    /// It exited with this code.
     Code(u32),
-    /// By a signal that it did not handle.
+    /// A signal that it did not handle ended it.
     Signal,
-    /// Not within the time a test waits.
+    /// It did not end within the time a test waits.
     Never,
 }
 
-/// What a program may leave a terminal in.
+/// Modes of a terminal that a program may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modes {
     /// It shows the alternate screen.
@@ -20,12 +20,12 @@ pub struct Modes {
     pub hidden_cursor: bool,
     /// It reports the mouse.
     pub mouse: bool,
-    /// It marks pasted text.
+    /// It marks pasted text (bracketed paste).
     pub paste: bool,
 }
 
 impl Modes {
-    /// A terminal as a shell wants it.
+    /// The modes that a shell expects.
     pub const OF_A_SHELL: Modes = Modes {
         alternate: false,
         hidden_cursor: false,

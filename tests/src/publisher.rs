@@ -1,4 +1,4 @@
-//! This very process as a publisher: one segment, a quarter of it cached.
+//! The test's own process as a publisher: one segment, a quarter of it cached.
 
 use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, PoolId, Publisher, Segment, Touched};
 
@@ -6,7 +6,7 @@ use crate::World;
 
 const MIB: u64 = 1 << 20;
 
-/// The UUID of the fake NVML's GPU with this number.
+/// Returns the UUID of the fake NVML's GPU with this index.
 pub fn uuid_of(gpu: u8) -> [u8; 16] {
     [0x6f, 0x5a, 0xe4, 0xc5, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu]
 }
@@ -16,7 +16,7 @@ pub fn publish(world: &World, uuid: [u8; 16]) -> Publisher {
     publish_with(world, uuid, Options::default(), "H100", "")
 }
 
-/// The same of a program, a job, a device, a pool and a tag that all have this name.
+/// The same with this name for the program, the job, the device, the pool and the tag.
 pub fn publish_named(world: &World, uuid: [u8; 16], name: &str) -> Publisher {
     let options = Options {
         program: Some(name.to_owned()),
@@ -26,7 +26,7 @@ pub fn publish_named(world: &World, uuid: [u8; 16], name: &str) -> Publisher {
     publish_with(world, uuid, options, name, name)
 }
 
-/// `name`: that of the pool, and the tag of what is held. Empty: none.
+/// `name` is the name of the pool and the tag of the memory in use. An empty name means none.
 fn publish_with(world: &World, uuid: [u8; 16], options: Options, device: &str, name: &str) -> Publisher {
     let options = Options {
         dir: Some(world.channels().to_owned()),

@@ -1,4 +1,4 @@
-//! A program in a pseudo-terminal, its screen read back as a person would see it.
+//! A program in a pseudo-terminal, whose screen is read back as a person would see it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use rustix::termios::{self, OptionalActions};
 
 use crate::{Ended, Modes, PATIENCE, World};
 
-/// Where a program that draws whole frames begins and ends one (synchronized output, DEC private mode 2026).
+/// Begin and end of a frame in synchronized output (DEC private mode 2026).
 const BEGIN: &[u8] = b"\x1b[?2026h";
 const END: &[u8] = b"\x1b[?2026l";
 
@@ -23,19 +23,19 @@ struct Screen {
     parser: vt100::Parser,
     /// Everything the program wrote.
     raw: Vec<u8>,
-    /// How many bytes of it are on the screen: a frame appears as a whole, as on a terminal that knows the mode.
+    /// How many of these bytes are on the screen. A frame appears as a whole, as on a terminal that supports the mode.
     shown: usize,
     /// When it first wrote something.
     first: Option<Instant>,
     closed: bool,
-    /// The terminal is to be closed under the program.
+    /// The terminal is being closed while the program runs.
     hung_up: bool,
-    /// Nothing is read from the program.
+    /// The program's output is not read.
     stalled: bool,
 }
 
 impl Screen {
-    /// Takes what the program wrote, and shows it unless it belongs to a frame that has not ended.
+    /// Takes output of the program, and shows it unless it belongs to a frame that has not ended.
     fn take(&mut self, bytes: &[u8]) {
         self.raw.extend_from_slice(bytes);
         let mut marks = self.raw.windows(BEGIN.len()).enumerate().rev();
@@ -47,7 +47,7 @@ impl Screen {
         self.show(whole);
     }
 
-    /// Shows everything up to there.
+    /// Shows everything up to `end`.
     fn show(&mut self, end: usize) {
         self.parser.process(&self.raw[self.shown..end]);
         self.shown = end;
@@ -150,27 +150,27 @@ impl Terminal {
         }
     }
 
-    /// The program's process id.
+    /// Returns the program's process id.
     pub fn pid(&self) -> u32 {
         self.child.process_id().expect("a started process")
     }
 
-    /// What the screen shows, one line a row.
+    /// Returns the text on the screen, one line for each row.
     pub fn text(&self) -> String {
         self.screen.0.lock().unwrap().parser.screen().contents()
     }
 
-    /// Everything the program wrote so far.
+    /// Returns everything the program wrote so far.
     pub fn raw(&self) -> Vec<u8> {
         self.screen.0.lock().unwrap().raw.clone()
     }
 
-    /// How many bytes that is.
+    /// Returns how many bytes the program wrote so far.
     pub fn written(&self) -> usize {
         self.screen.0.lock().unwrap().raw.len()
     }
 
-    /// How the terminal stands now.
+    /// Returns the current modes of the terminal.
     pub fn modes(&self) -> Modes {
         let screen = self.screen.0.lock().unwrap();
         let screen = screen.parser.screen();
@@ -182,12 +182,12 @@ impl Terminal {
         }
     }
 
-    /// Whether lines are edited and echoed as they were before the program started.
+    /// Returns whether line editing and echo are as they were before the program started.
     pub fn line_mode_is_back(&self) -> bool {
         line_mode(&**self.master.as_ref().expect("an open terminal")) == self.line_mode
     }
 
-    /// Whether the first such text on the screen stands out as a selected line does.
+    /// Returns whether the first occurrence of a text on the screen is highlighted as a selected line is.
     pub fn selected(&self, text: &str) -> bool {
         let screen = self.screen.0.lock().unwrap();
         let screen = screen.parser.screen();
@@ -202,13 +202,13 @@ impl Terminal {
         cell.is_some_and(|cell| cell.inverse() || cell.bgcolor() != vt100::Color::Default)
     }
 
-    /// How long the program took to write anything. It has to have.
+    /// Returns how long the program took to its first output. Panics if there is none yet.
     pub fn first_output_after(&self) -> Duration {
         let first = self.screen.0.lock().unwrap().first;
         first.expect("some output") - self.started
     }
 
-    /// Waits until the screen satisfies `wanted`; panics with the screen if it does not in time.
+    /// Waits until the screen satisfies `wanted`. Panics with the screen if it does not in time.
     #[track_caller]
     pub fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + PATIENCE;
@@ -235,12 +235,12 @@ impl Terminal {
         });
     }
 
-    /// Types.
+    /// Sends keys, as if they were typed.
     pub fn keys(&mut self, keys: &str) {
         self.bytes(keys.as_bytes());
     }
 
-    /// Sends bytes that need not be keys.
+    /// Sends bytes that need not be valid keys.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let writer = self.keys.as_mut().expect("an open terminal");
         writer.write_all(bytes).unwrap();
@@ -271,30 +271,30 @@ impl Terminal {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Closes the terminal under the program, as a dropped connection does.
+    /// Closes the terminal while the program runs, as a dropped connection does.
     pub fn hang_up(&mut self) {
         let mut screen = self.screen.0.lock().unwrap();
         screen.hung_up = true;
         let (rows, columns) = screen.parser.screen().size();
         drop(screen);
-        // Who reads the screen holds the terminal open until there is something to read: a new size is drawn.
+        // The reading thread keeps the terminal open until there is something to read. A new size makes the program draw.
         self.resize(columns.get() + 1, rows.get());
         self.keys = None;
         self.master = None;
         self.until_closed();
     }
 
-    /// Fills the terminal, which from now on takes nothing, as behind a connection that hangs; until [`Terminal::go_on`].
-    /// What it is filled with shows as nothing.
+    /// Fills the terminal, so that it takes nothing more until [`Terminal::go_on`], as behind a connection that hangs. It is filled with
+    /// bytes that show nothing.
     pub fn stall(&self) {
         self.screen.0.lock().unwrap().stalled = true;
         let mut tty = self.tty();
-        // Of bytes that are not looked at the kernel takes some more.
+        // Without output processing the kernel takes some more bytes.
         let before = termios::tcgetattr(&tty).unwrap();
         let mut raw = before.clone();
         raw.make_raw();
         termios::tcsetattr(&tty, OptionalActions::Now, &raw).unwrap();
-        // The kernel hands on what it took a moment later, and has room again then.
+        // The kernel passes the bytes on a moment later and then has room again.
         let mut refused = 0;
         while refused < 20 {
             match tty.write(&[0; 4096]) {
@@ -309,13 +309,13 @@ impl Terminal {
         termios::tcsetattr(&tty, OptionalActions::Now, &before).unwrap();
     }
 
-    /// Has the terminal take what waits, and go on.
+    /// Makes the terminal take the waiting output, and go on.
     pub fn go_on(&self) {
         self.screen.0.lock().unwrap().stalled = false;
         self.screen.1.notify_all();
     }
 
-    /// The program's side of the terminal, opened anew: who reads or writes it never waits.
+    /// Opens the program's side of the terminal again, in non-blocking mode.
     pub fn tty(&self) -> File {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut options = File::options();
@@ -323,7 +323,7 @@ impl Terminal {
         options.open(format!("/proc/{}/fd/0", self.pid())).unwrap()
     }
 
-    /// Waits for the program to end, and for the last it wrote.
+    /// Waits for the program to end, and for the last of its output.
     pub fn ended(&mut self) -> Ended {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -346,16 +346,16 @@ impl Terminal {
             .1
             .wait_timeout_while(screen, PATIENCE, |screen| !screen.closed)
             .unwrap();
-        assert!(!late.timed_out(), "somebody else holds the terminal open");
+        assert!(!late.timed_out(), "another process keeps the terminal open");
     }
 
-    /// The program's children now.
+    /// Returns the program's current children.
     pub fn children(&self) -> Vec<u32> {
         crate::children(self.pid())
     }
 }
 
-/// How the terminal treats lines, in words that can be compared.
+/// Returns the terminal's line settings as text that can be compared.
 fn line_mode(master: &dyn MasterPty) -> String {
     let modes = master.get_termios().expect("a terminal has modes");
     format!(
@@ -368,7 +368,7 @@ fn line_mode(master: &dyn MasterPty) -> String {
     )
 }
 
-/// A number of rows or columns; a terminal of none is played as one of one.
+/// Returns a number of rows or columns. The emulator has no size 0, so 0 becomes 1.
 fn cells(n: u16) -> NonZero<u16> {
     NonZero::new(n).unwrap_or(NonZero::<u16>::MIN)
 }

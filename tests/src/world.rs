@@ -1,10 +1,10 @@
-//! The world a program under test sees: its channel folder and its NVML.
+//! The environment of a program under test: its channel folder and its NVML.
 
 use std::path::{Path, PathBuf};
 
 use gpumem_fake_nvml::FakeNvml;
 
-/// A private channel folder on tmpfs, and optionally a fake NVML. Everything goes when it is dropped.
+/// A private channel folder on tmpfs, and optionally a fake NVML. Both are removed on drop.
 pub struct World {
     channels: tempfile::TempDir,
     nvml: Option<FakeNvml>,
@@ -12,7 +12,7 @@ pub struct World {
 }
 
 impl World {
-    /// A machine without NVIDIA's library.
+    /// Returns a machine without NVIDIA's library.
     pub fn without_gpu() -> World {
         use std::os::unix::fs::PermissionsExt;
         let private = std::fs::Permissions::from_mode(0o700);
@@ -27,24 +27,24 @@ impl World {
         }
     }
 
-    /// A machine whose NVML plays `scenario` (see `gpumem-fake-nvml`).
+    /// Returns a machine whose NVML plays `scenario` (see `gpumem-fake-nvml`).
     pub fn with_nvml(scenario: &str) -> World {
         let mut world = World::without_gpu();
         world.nvml = Some(FakeNvml::install(world.folder.path(), scenario).unwrap());
         world
     }
 
-    /// Changes what NVML says from the next call on.
+    /// Changes NVML's scenario, from the next call on.
     pub fn play(&self, scenario: &str) {
         self.nvml.as_ref().expect("a world with NVML").play(scenario).unwrap();
     }
 
-    /// The channel folder.
+    /// Returns the channel folder.
     pub fn channels(&self) -> &Path {
         self.channels.path()
     }
 
-    /// The channel files in it, without those under construction.
+    /// Returns the channel files in the folder, without unfinished ones.
     pub fn channel_files(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.channels()).unwrap().flatten();
         let named = |name: &str| name.ends_with(".gpumem") && !name.starts_with('.');
@@ -54,7 +54,7 @@ impl World {
             .collect()
     }
 
-    /// What a program's environment must say to live in this world, and in a terminal with all colours.
+    /// Returns the environment variables of a program in this world, and in a terminal with all colours.
     pub fn environment(&self) -> Vec<(String, String)> {
         let nvml = self
             .nvml
@@ -72,7 +72,7 @@ impl World {
         .into()
     }
 
-    /// What `--json` says, which is all well.
+    /// Returns the document of `--json`, which has to succeed.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         let output = self.command(&["--json"]).output().unwrap();
@@ -80,7 +80,7 @@ impl World {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A command of the program under test in this world, without a terminal.
+    /// Returns a command that runs the program under test in this world, without a terminal.
     pub fn command(&self, args: &[&str]) -> std::process::Command {
         let mut command = std::process::Command::new(crate::gpumem_tui());
         command

@@ -1,4 +1,4 @@
-//! Prints a sample of NVML, and what a sample costs: `cargo run --release -p gpumem-probe --example nvml [SAMPLES]`.
+//! Prints a sample of NVML and how long a sample takes: `cargo run --release -p gpumem-probe --example nvml [SAMPLES]`.
 //!
 //! The times are those of whole samples, 100 ms apart, while the thread for slow queries runs.
 

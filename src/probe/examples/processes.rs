@@ -1,8 +1,8 @@
 //! Measures what looking up 20 processes and the host's memory costs: `cargo run --release -p gpumem-probe --example
 //! processes [ROUNDS]`.
 //!
-//! Prints processor time a look-up (at one look-up a second, 100 µs are 0.01 % of a core) and how much memory looking
-//! up takes. Arguments after `ROUNDS` are pids to look up in place of 20 sleeping children.
+//! Prints the CPU time of a look-up (at one look-up a second, 100 µs are 0.01 % of a core) and how much memory it takes. Arguments after
+//! `ROUNDS` are pids to look up in place of 20 sleeping children.
 
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -31,14 +31,14 @@ fn main() -> std::io::Result<()> {
     }
     let spent = processor_time() - start;
     println!("{} processes, first: {:?}", pids.len(), first.first());
-    println!("{:?} of processor time a look-up", spent / rounds);
+    println!("{:?} of CPU time a look-up", spent / rounds);
     println!(
         "resident {before} KiB before, {after_one} KiB after one look-up, {} KiB after {rounds} more",
         resident()
     );
     let start = processor_time();
     let memory = host_memory();
-    println!("{memory:?}: {:?} of processor time", processor_time() - start);
+    println!("{memory:?}: {:?} of CPU time", processor_time() - start);
     for mut child in children {
         child.kill()?;
         child.wait()?;

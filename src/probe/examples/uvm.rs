@@ -1,5 +1,6 @@
-//! Watches the managed memory of one process from outside: `uvm PID SECONDS [events]`. Prints a line a second: counters since the start,
-//! then each managed range with its pages that the CPU can reach (of its first 64 blocks of 2 MiB: # all, + some, . none); at the end what the events said.
+//! Watches the managed memory of one process from outside: `uvm PID SECONDS [events]`. Prints the counters since the start once a second,
+//! and after them a line for each managed range with the pages that the CPU can reach (of its first 64 blocks of 2 MiB: # all, + some,
+//! . none). Prints a summary of the events at the end.
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 use std::process::Command;

@@ -1,12 +1,12 @@
-//! A libcuda.so for tests: the driver calls gpumem uses, in host memory.
+//! A libcuda.so for tests: the driver calls that gpumem uses, in host memory.
 //!
 //! Have this crate as a dev-dependency (cargo then builds the shared object too), [`install`] it into a folder, and start the
 //! program under test with that folder as `LD_LIBRARY_PATH`: it finds devices, allocates, maps chunks into address ranges,
-//! copies, uses the memory pool, shares memory with other processes, and waits for events, without a GPU. Device addresses are numbers that only this library
-//! understands; chunks keep their contents wherever they are mapped. Work is done at once; kernels cannot be loaded
-//! (`CUDA_ERROR_NOT_SUPPORTED`). What the real driver leaves undefined (freeing twice, unmapping half a mapping) is an error.
+//! copies, uses the memory pool, shares memory with other processes, and waits for events, without a GPU. Device addresses are numbers
+//! that only this library understands. Chunks keep their contents wherever they are mapped. Work is done at once. Kernels cannot be
+//! loaded (`CUDA_ERROR_NOT_SUPPORTED`). What the real driver leaves undefined (freeing twice, unmapping half a mapping) is an error.
 //!
-//! Set before the process starts:
+//! The environment is read once. Set before the process starts:
 //!
 //! | variable | default | what |
 //! |---|---|---|
@@ -16,11 +16,11 @@
 //! | `FAKE_CUDA_INIT` | 0 | what `cuInit` returns (100: no device, 803: driver mismatch) |
 //! | `FAKE_CUDA_VMM` | 1 | 0: the device cannot map memory into address ranges |
 //! | `FAKE_CUDA_PEERS` | 1 | 0: no device can reach another one's memory |
-//! | `FAKE_CUDA_RDMA` | 1 | 0: no chunk can be made that network cards reach, as devices say; `cuMemCreate`, `cuMemMap` or `cuMemSetAccess`: they say that one can, and that call refuses it |
+//! | `FAKE_CUDA_RDMA` | 1 | 0: devices say that they have no memory that network cards reach; `cuMemCreate`, `cuMemMap` or `cuMemSetAccess`: devices say that they have, and that call refuses it |
 //! | `FAKE_CUDA_EVENT_QUERIES` | 0 | how often `cuEventQuery` says "not ready" before an event is done; if ever, `cuStreamQuery` always does |
-//! | `FAKE_CUDA_DEAD_STREAMS_KILL` | 0 | 1: a call that names a stream which was destroyed, or is none, ends the process, as the real driver does |
-//! | `FAKE_CUDA_FAIL` | | `cuMemCreate:3`: the third call of that name returns `CUDA_ERROR_UNKNOWN`; `cuMemCreate:3:12345`: it returns that; `cuMemCreate:3:12345:2`: so does the next one |
-//! | `FAKE_CUDA_WAIT` | | `cuMemFree:PATH`: calls of that name keep nobody but their callers waiting until there is such a file, 20 seconds at most, and make `PATH.waits` when they begin to |
+//! | `FAKE_CUDA_DEAD_STREAMS_KILL` | 0 | 1: a call with a handle that is not a stream, or no longer, ends the process, as the real driver does |
+//! | `FAKE_CUDA_FAIL` | | `cuMemCreate:3`: the third call of that name returns `CUDA_ERROR_UNKNOWN`; `cuMemCreate:3:12345`: it returns 12345; `cuMemCreate:3:12345:2`: so does the next one |
+//! | `FAKE_CUDA_WAIT` | | `cuMemFree:PATH`: calls of that name wait until the file PATH exists, at most 20 seconds, and create `PATH.waits` when they begin to wait; calls of other threads go on |
 #![allow(unsafe_code, reason = "it plays a library with a C interface")]
 #![allow(non_snake_case, reason = "the driver's names")]
 
@@ -51,7 +51,7 @@ mod result {
     pub(crate) const STREAM_CAPTURE_INVALIDATED: i32 = 901;
     pub(crate) const UNKNOWN: i32 = 999;
 
-    /// The driver's name of a result, as a C string.
+    /// Returns the driver's name of a result.
     pub(crate) fn name(code: i32) -> Option<&'static std::ffi::CStr> {
         Some(match code {
             SUCCESS => c"CUDA_SUCCESS",
@@ -79,7 +79,7 @@ const FILE: &str = "libgpumem_fake_cuda.so";
 /// Puts the library into a folder, under the name that programs look for.
 ///
 /// # Errors
-/// When it is not beside the running program (the calling crate does not depend on this one), or cannot be copied.
+/// If it is not beside the running program (the calling crate does not depend on this one), or cannot be copied.
 pub fn install(folder: &Path) -> io::Result<()> {
     let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("."));
@@ -98,7 +98,7 @@ pub fn install(folder: &Path) -> io::Result<()> {
     std::fs::copy(found, folder.join("libcuda.so")).map(|_| ())
 }
 
-/// Turns what a call computed into what it returns.
+/// Converts a call's result to its return value.
 fn code(result: Result<(), i32>) -> i32 {
     result.err().unwrap_or(result::SUCCESS)
 }

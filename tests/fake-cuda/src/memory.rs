@@ -1,4 +1,4 @@
-//! Memory: plain, in address ranges, copies.
+//! Plain memory, memory that is mapped into address ranges, and copies.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
@@ -6,7 +6,7 @@ use crate::device::current;
 use crate::state::{GRANULARITY, State, call};
 use crate::{put, result};
 
-/// The part of `CUmemAllocationProp` and `CUmemAccessDesc` that is looked at.
+/// The part of `CUmemAllocationProp` and `CUmemAccessDesc` that is read.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Prop {
@@ -28,7 +28,7 @@ struct Access {
     flags: c_int,
 }
 
-/// The device that pinned device memory is asked on.
+/// Returns the device on which pinned device memory is requested.
 ///
 /// # Safety
 ///
@@ -182,7 +182,7 @@ unsafe extern "C" fn cuMemSetAccess(addr: u64, bytes: usize, access: *const Acce
     })
 }
 
-/// `cuPointerGetAttribute`, of which one is known.
+/// `cuPointerGetAttribute`, with one attribute.
 ///
 /// # Safety
 ///

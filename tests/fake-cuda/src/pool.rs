@@ -1,5 +1,5 @@
-//! Each device's stream-ordered memory pool. It never gives back by itself, and then to the byte: what a release threshold
-//! without end makes of the driver's.
+//! Each device's stream-ordered memory pool. It only releases memory when it is trimmed, and then to the exact byte. The driver's pool does
+//! the same with an unlimited release threshold.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ const RELEASE_THRESHOLD: c_int = 4;
 const RESERVED_MEM_HIGH: c_int = 6;
 const USED_MEM_HIGH: c_int = 8;
 
-/// One pool.
+/// The counters of one pool.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pool {
     used: u64,
@@ -22,16 +22,16 @@ struct Pool {
     reserved_high: u64,
 }
 
-/// All of them.
+/// The pools of all devices.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
     /// By device.
     pools: HashMap<i32, Pool>,
-    /// Device and bytes of what they gave out.
+    /// Device and size of each block in use, by address.
     blocks: HashMap<u64, (i32, u64)>,
 }
 
-/// A pool's handle is its device's context's.
+/// Returns the device of a pool's handle, which is the same as that of the device's context.
 fn pool_of(handle: *mut c_void) -> Result<i32, i32> {
     i32::try_from(handle.addr())
         .ok()

@@ -1,11 +1,11 @@
-//! What the environment asks for; see the crate's documentation.
+//! The settings from the environment, which the crate's documentation describes.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::result;
 
-/// What the environment says.
+/// The settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) total: u64,
@@ -15,14 +15,14 @@ pub(crate) struct Settings {
     pub(crate) vmm: bool,
     pub(crate) peers: bool,
     pub(crate) rdma: bool,
-    /// The call that refuses chunks which network cards reach.
+    /// The call that refuses chunks for RDMA.
     pub(crate) rdma_refused_by: Option<String>,
     pub(crate) event_queries: u64,
-    /// Whether a call that names a stream which is none ends the process.
+    /// Whether a call with a handle that is not a stream ends the process.
     pub(crate) dead_streams_kill: bool,
-    /// A call, which of them fail, and with what.
+    /// The name of a call, the range of its calls that fail, and their result.
     pub(crate) fail: Option<(String, Range<u64>, i32)>,
-    /// A call, and the file that it waits for.
+    /// The name of a call, and the file that it waits for.
     pub(crate) wait: Option<(String, PathBuf)>,
 }
 

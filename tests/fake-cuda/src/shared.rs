@@ -1,4 +1,4 @@
-//! Memory that other processes have: its bytes are in a file without a name, which goes to them as a descriptor or by its path.
+//! Memory that is shared with other processes. Its bytes are in an unlinked file, which is passed on as a descriptor or as a path.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::fs::File;
@@ -15,17 +15,17 @@ use crate::{put, result};
 /// The bytes of physical memory.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    /// This process's alone.
+    /// Memory of this process only.
     Own(Vec<u8>),
-    /// A file that is mapped.
+    /// A mapped file.
     Shared { file: File, at: *mut u8, len: usize },
 }
 
-// SAFETY: who has it has the mapping, which other threads know nothing of.
+// SAFETY: the value owns its mapping, and no other thread has the address.
 unsafe impl Send for Bytes {}
 
 impl Bytes {
-    /// What is in a file.
+    /// Maps a file.
     pub(crate) fn of(file: File) -> Result<Bytes, i32> {
         let len = file.metadata().map_err(|_| result::INVALID_VALUE)?.len() as usize;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -35,7 +35,7 @@ impl Bytes {
         Ok(Bytes::Shared { file, at, len })
     }
 
-    /// Its file, if it was shared.
+    /// Returns the file, if the memory is shared.
     pub(crate) fn file(&self) -> Option<&File> {
         match self {
             Bytes::Own(_) => None,
@@ -43,7 +43,7 @@ impl Bytes {
         }
     }
 
-    /// Its file; there is one from now on.
+    /// Returns the file. Memory that was not shared is moved to one first.
     pub(crate) fn share(&mut self) -> Result<File, i32> {
         if let Bytes::Own(bytes) = self {
             let file = memfd_create("fake-cuda", MemfdFlags::CLOEXEC).map_err(|_| result::UNKNOWN)?;
@@ -60,7 +60,7 @@ impl Bytes {
 impl Drop for Bytes {
     fn drop(&mut self) {
         if let Bytes::Shared { at, len, .. } = self {
-            // SAFETY: the mapping that it has.
+            // SAFETY: the value owns this mapping.
             let _ = unsafe { munmap(at.cast(), *len) };
         }
     }
@@ -72,7 +72,8 @@ impl Deref for Bytes {
     fn deref(&self) -> &[u8] {
         match self {
             Bytes::Own(bytes) => bytes,
-            // SAFETY: mapped as long as it lives. Other processes write to it when the program has them do so, as to memory of a GPU.
+            // SAFETY: mapped for the life of the value. Other processes only write to it when the program asks them to, as to memory of a
+            // GPU.
             Bytes::Shared { at, len, .. } => unsafe { std::slice::from_raw_parts(*at, *len) },
         }
     }
@@ -116,7 +117,7 @@ unsafe extern "C" fn cuMemExportToShareableHandle(
 ///
 /// # Safety
 ///
-/// As in the driver API: `handle` is valid for writes; `descriptor` is one, no pointer.
+/// As in the driver API: `handle` is valid for writes; `descriptor` is a file descriptor and not a pointer.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemImportFromShareableHandle(handle: *mut u64, descriptor: *mut c_void, kind: c_int) -> c_int {
     call("cuMemImportFromShareableHandle", |state| {

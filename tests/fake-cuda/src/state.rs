@@ -1,4 +1,4 @@
-//! The devices, their memory, and who uses what. One lock around everything: this is for tests.
+//! The devices, their memory, and its mappings. One lock guards everything, which is enough for tests.
 
 mod queues;
 
@@ -15,7 +15,7 @@ use crate::result;
 use crate::settings::Settings;
 use crate::shared::Bytes;
 
-/// Pages of device memory.
+/// Size of a page of device memory in bytes.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
 const FIRST_ADDR: u64 = 0x7f00_0000_0000;
 
@@ -25,16 +25,16 @@ struct Physical {
     bytes: Bytes,
     mappings: u32,
     released: bool,
-    /// Network cards reach it.
+    /// Whether network cards reach it.
     rdma: bool,
-    /// It is another process's.
+    /// Whether it came from another process.
     imported: bool,
 }
 
-/// Who reaches a mapping.
+/// The devices that reach a mapping.
 #[derive(Debug)]
 enum Access {
-    /// Memory of `cuMemAlloc`: whoever was given peer access, which is not looked at here.
+    /// Memory of `cuMemAlloc`, which every device with peer access reaches. Peer access is not checked here.
     All,
     Of(BTreeSet<i32>),
 }
@@ -54,14 +54,14 @@ struct Mapping {
     physical: u64,
     /// The devices that reach it.
     access: Access,
-    /// Made by `cuMemAlloc`.
+    /// Whether `cuMemAlloc` made it.
     plain: bool,
 }
 
 #[derive(Debug)]
 struct Event {
     device: i32,
-    /// How often it will still say "not ready".
+    /// How often a query will still return "not ready".
     left: u64,
 }
 
@@ -69,11 +69,11 @@ struct Event {
 #[derive(Debug)]
 struct Capture {
     stream: u64,
-    /// Something was done that ends it.
+    /// Whether a call has invalidated it.
     ended: bool,
 }
 
-/// Everything this library knows.
+/// The state of all devices.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
@@ -85,9 +85,9 @@ pub(crate) struct State {
     mappings: BTreeMap<u64, Mapping>,
     used: HashMap<i32, u64>,
     events: HashMap<u64, Event>,
-    /// How often each device's primary context is held.
+    /// How often each device's primary context is retained.
     contexts: HashMap<i32, u64>,
-    /// The device of each.
+    /// The device of each stream.
     streams: HashMap<u64, i32>,
     capture: Option<Capture>,
     pub(crate) pools: Pools,
@@ -96,7 +96,7 @@ pub(crate) struct State {
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 
-/// Runs a driver call: has it wait, counts it, and fails it if the environment says so.
+/// Runs a driver call: makes it wait, counts it, and fails it if the environment says so.
 pub(crate) fn call(name: &'static str, f: impl FnOnce(&mut State) -> Result<(), i32>) -> i32 {
     let awaited = state().get_or_insert_with(State::new).awaited(name);
     if let Some(path) = awaited {
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// The file that a call waits for.
+    /// Returns the file that a call waits for.
     fn awaited(&self, name: &str) -> Option<PathBuf> {
         let wait = self.settings.wait.as_ref();
         wait.filter(|(call, _)| call == name).map(|(_, path)| path.clone())
@@ -202,13 +202,13 @@ impl State {
 
     // Other processes
 
-    /// The file of a chunk.
+    /// Returns the file of a chunk.
     pub(crate) fn export(&mut self, id: u64) -> Result<File, i32> {
         let live = self.physical.get_mut(&id).filter(|physical| !physical.released);
         live.ok_or(result::INVALID_VALUE)?.bytes.share()
     }
 
-    /// A chunk of another process's, where it is counted.
+    /// Adds a chunk of another process, which counts the memory.
     pub(crate) fn import(&mut self, device: i32, file: File) -> Result<u64, i32> {
         let bytes = Bytes::of(file)?;
         let id = self.add_physical(device, bytes, false);
@@ -216,7 +216,7 @@ impl State {
         Ok(id)
     }
 
-    /// The descriptor of a plain allocation, as long as that lives.
+    /// Returns the descriptor of a plain allocation, which is open as long as the allocation lives.
     pub(crate) fn export_plain(&mut self, addr: u64) -> Result<i32, i32> {
         let plain = self.mappings.get(&addr).filter(|mapping| mapping.plain);
         let id = plain.ok_or(result::INVALID_VALUE)?.physical;
@@ -225,7 +225,7 @@ impl State {
         file.map(AsRawFd::as_raw_fd).ok_or(result::UNKNOWN)
     }
 
-    /// The same of another process's, where it is here.
+    /// Maps a plain allocation of another process.
     pub(crate) fn open_plain(&mut self, device: i32, file: File) -> Result<u64, i32> {
         let physical = self.import(device, file)?;
         let size = self.physical.get(&physical).map_or(0, |p| p.bytes.len() as u64);
@@ -320,7 +320,7 @@ impl State {
         self.new_physical(device, bytes, rdma)
     }
 
-    /// An error where `call` is the one that refuses what network cards reach, and this is.
+    /// Returns an error if `call` is the one that refuses chunks for RDMA, and the chunk is one.
     fn refuse_rdma(&self, call: &str, is_for_it: bool) -> Result<(), i32> {
         match is_for_it && self.settings.rdma_refused_by.as_deref() == Some(call) {
             true => Err(result::UNKNOWN),
@@ -377,7 +377,7 @@ impl State {
         Ok(())
     }
 
-    /// Start addresses of the whole mappings that tile a range.
+    /// Returns the start addresses of the whole mappings that tile a range.
     fn tiles(&self, addr: u64, bytes: u64) -> Result<Vec<u64>, i32> {
         let end = addr.checked_add(bytes).ok_or(result::INVALID_VALUE)?;
         let mut found = Vec::new();
@@ -418,7 +418,7 @@ impl State {
         Ok(())
     }
 
-    /// Hands the pieces of a range to `visit`, in order. Fails before the first when any part is not accessible to the current device.
+    /// Passes the pieces of a range to `visit`, in order. Fails before the first if any part is not accessible to the current device.
     pub(crate) fn pieces(&mut self, addr: u64, len: u64, mut visit: impl FnMut(&mut [u8])) -> Result<(), i32> {
         let end = addr.checked_add(len).ok_or(result::INVALID_VALUE)?;
         let by = device::current()?;

@@ -1,4 +1,4 @@
-//! Streams, events, and the kernels that cannot be loaded.
+//! Streams, events, and the calls for kernels, which always fail.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -11,7 +11,7 @@ thread_local! {
     static MODE: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// Whether the thread may do what might wait for a graph that is captured.
+/// Returns whether the thread's capture mode is relaxed, so that it may make calls that could wait for a capture.
 pub(crate) fn relaxed() -> bool {
     const RELAXED: c_int = 2;
     MODE.get() == RELAXED
@@ -43,13 +43,13 @@ extern "C" fn cuStreamSynchronize(stream: u64) -> c_int {
     call("cuStreamSynchronize", |state| state.wait_for_stream(stream))
 }
 
-/// `cuStreamBeginCapture_v2`, of one stream at a time.
+/// `cuStreamBeginCapture_v2`, for one stream at a time.
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamBeginCapture_v2(stream: u64, _mode: c_int) -> c_int {
     call("cuStreamBeginCapture", |state| state.begin_capture(stream))
 }
 
-/// `cuStreamEndCapture`: the graph is none.
+/// `cuStreamEndCapture`, which returns a null graph.
 ///
 /// # Safety
 ///
@@ -100,7 +100,7 @@ unsafe extern "C" fn cuStreamGetCtx(stream: u64, context: *mut *mut c_void) -> c
 unsafe extern "C" fn cuStreamGetId(stream: u64, id: *mut u64) -> c_int {
     call("cuStreamGetId", |state| {
         state.name_stream(stream)?;
-        // SAFETY: the caller's contract. No handle comes back.
+        // SAFETY: the caller's contract.
         unsafe { put(id, stream) }
     })
 }

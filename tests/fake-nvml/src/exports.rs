@@ -1,5 +1,4 @@
-//! The functions a program finds in the library, with the signatures of nvml.h (`nvml-wrapper-sys` is generated from
-//! it).
+//! The exported functions, with the signatures of nvml.h, from which `nvml-wrapper-sys` is generated.
 //!
 //! A GPU's handle is its index + 1; a MIG device's is (MIG index + 1) << 16 plus its GPU's. Handles are never followed.
 //!
@@ -26,7 +25,7 @@ fn code(answer: Answer) -> nvmlReturn_t {
     answer.err().unwrap_or(nvmlReturn_enum_NVML_SUCCESS)
 }
 
-/// The world, if its driver answers calls.
+/// Returns the world, if its driver answers calls.
 fn answering() -> Result<Arc<World>, nvmlReturn_t> {
     let world = source::world()?;
     say(&world);

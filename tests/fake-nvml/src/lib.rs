@@ -18,12 +18,12 @@
 //! # What it plays
 //! A scenario: lines of `key=value` (`;` also ends a line), empty lines and lines that begin with `#` aside, or one of
 //! the names `h100`, `h100x2`, `gb10`, `mig`. It comes from the file `<library>.scenario` beside the library, where
-//! [`FakeNvml::play`] puts it, and is read again whenever it changed; without one it is one idle H100.
+//! [`FakeNvml::play`] puts it, and is read again whenever it changed. Without that file the library plays one idle H100.
 //!
 //! | key | value | default |
 //! |---|---|---|
-//! | `load_delay_ms` | how long the library sleeps while it is loaded, before anybody can call it | 0 |
-//! | `load_exit` | the exit code with which it then ends the program that loads it | it does not |
+//! | `load_delay_ms` | how long the library sleeps while it is being loaded | 0 |
+//! | `load_exit` | the exit code with which it then ends the loading program | the program goes on |
 //! | `says` | what every call prints on standard output, as CUDA's stub does | nothing |
 //! | `init` | `ok`, `driver_not_loaded`, `version_mismatch`, `no_permission`, `unknown`, or a number of `nvmlReturn_t` | `ok` |
 //! | `init_delay_ms` | how long initialisation sleeps | 0 |
@@ -32,7 +32,7 @@
 //! | `gpus` | how many | 1 |
 //! | `gpuN.name`, `.uuid`, `.pci` | text; `\xNN` is a byte (`\x3b` a semicolon) | H100 80GB HBM3, made from N |
 //! | `gpuN.total`, `.used`, `.reserved` | bytes, or with `K`, `M`, `G` (binary) | 81559M, 0, 480M |
-//! | `gpuN.free` | bytes that are said to be free | what is left of the total |
+//! | `gpuN.free` | the free bytes that NVML reports | what is left of the total |
 //! | `gpuN.memory` | `ok`, `not_supported`, `no_permission`, a number | `ok` |
 //! | `gpuN.memory_delay_ms` | how long one memory query sleeps | 0 |
 //! | `gpuN.sensors` | as `memory`, for utilisation, temperature, power and PCIe | `ok` |
@@ -43,15 +43,14 @@
 //! | `gpuN.process` | `PID:BYTES:KIND[:INSTANCE]`, once per process; PID may be `self`; BYTES may be `-` (not available); KIND is `compute`, `graphics`, `both` (of these), `mps` or `compute+mps` | none |
 //! | `gpuN.processes` | as `memory`, for the process lists | `ok` |
 //! | `gpuN.whole_list` | the same for the lists of the GPU itself only, not of its MIG devices | `ok` |
-//! | `gpuN.state` | `ok`, `lost`, `reset_required`: what every call on it answers | `ok` |
-//! | `gpuN.answers` | the same values, for every call but the one that gives its handle | `ok` |
-//! | `gpuN.mig` | number of MIG devices; 0 is MIG off, the total is shared out evenly | 0 |
+//! | `gpuN.state` | `ok`, `lost`, `reset_required`: what every call on it returns | `ok` |
+//! | `gpuN.answers` | the same values, for every call but the one that returns its handle | `ok` |
+//! | `gpuN.mig` | number of MIG devices, which share the total evenly; 0 is MIG off | 0 |
 //! | `process_bytes` | 24, or 32 for the process records of the first R535 drivers | 24 |
 //!
-//! A scenario that does not parse makes every call fail with `NVML_ERROR_UNKNOWN` and says on standard error which line
-//! is wrong.
+//! A scenario that does not parse makes every call fail with `NVML_ERROR_UNKNOWN`. The library prints the wrong line on standard error.
 //!
-//! An old driver, which lacks functions, is made with [`FakeNvml::remove`].
+//! [`FakeNvml::remove`] makes an old driver, which lacks functions.
 #![allow(unsafe_code, reason = "it plays a library with a C interface")]
 
 #[allow(non_snake_case)] // NVML names them

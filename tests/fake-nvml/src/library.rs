@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "libgpumem_fake_nvml.so";
 
-/// The shared object as built. A test's own executable lies in `<target>/<profile>/deps`, and so does every library
-/// that was built as its dependency; a program that cargo put into `<target>/<profile>` finds it one folder down.
+/// Returns the path of the shared object. A test's executable is in `<target>/<profile>/deps`, and so is every library that was built as
+/// its dependency. A program in `<target>/<profile>` finds it one folder down.
 ///
 /// # Errors
-/// When neither place has it: the calling crate does not have this one as a (dev-)dependency.
+/// If neither folder has it: the calling crate does not have this one as a (dev-)dependency.
 fn path() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.parent().unwrap_or(Path::new("."));
@@ -29,25 +29,24 @@ fn path() -> io::Result<PathBuf> {
     })
 }
 
-/// Where a library's scenario is.
+/// Returns the path of a library's scenario.
 pub(crate) fn scenario(library: &Path) -> PathBuf {
     let mut name = library.as_os_str().to_owned();
     name.push(".scenario");
     name.into()
 }
 
-/// A copy of the library with a scenario of its own. (A copy, because a loader gives one and the same library to all
-/// who load the same file.)
+/// A copy of the library with a scenario of its own. It is a copy because the dynamic loader loads the same file only once in a process.
 #[derive(Clone, Debug)]
 pub struct FakeNvml {
     library: PathBuf,
 }
 
 impl FakeNvml {
-    /// Puts a copy into `folder`, as `libnvidia-ml.so.1`, with a scenario to begin with.
+    /// Puts a copy into `folder`, as `libnvidia-ml.so.1`, with its first scenario.
     ///
     /// # Errors
-    /// When the library is not found or the folder cannot be written.
+    /// If the library is not found or the folder cannot be written.
     pub fn install(folder: &Path, text: &str) -> io::Result<Self> {
         let fake = FakeNvml {
             library: folder.join("libnvidia-ml.so.1"),
@@ -57,12 +56,12 @@ impl FakeNvml {
         Ok(fake)
     }
 
-    /// The library to load.
+    /// Returns the path of the library to load.
     pub fn path(&self) -> &Path {
         &self.library
     }
 
-    /// Changes the scenario, whole: a program that calls meanwhile meets the old or the new one.
+    /// Changes the scenario atomically: a call at the same time sees the old or the new one.
     ///
     /// # Errors
     /// Those of writing a file and renaming it.
@@ -72,13 +71,12 @@ impl FakeNvml {
         std::fs::rename(&fresh, scenario(&self.library))
     }
 
-    /// Takes a function away, as in a driver that is older than it: a loader no longer finds it. To be called before
-    /// the library is loaded.
+    /// Removes a function, as in an older driver: the dynamic loader no longer finds it. Call this before the library is loaded.
     ///
     /// The name is changed among the library's symbol names; its hash table then leads to a name that does not match.
     ///
     /// # Errors
-    /// When the library cannot be read or written, or has no such function.
+    /// If the library cannot be read or written, or has no such function.
     pub fn remove(&self, function: &str) -> io::Result<()> {
         let mut bytes = std::fs::read(&self.library)?;
         let name = [b"\0", function.as_bytes(), b"\0"].concat();

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::source;
 
-/// The loader calls what this section points to. (In programs that have this crate's library part it is called as well, and there
-/// is no scenario.)
+/// The dynamic loader calls the functions in this section. It also does so in programs that link this crate, which have no scenario.
 #[used]
 // SAFETY: the section is a list of such functions, and this one needs nothing that is set up later.
 #[unsafe(link_section = ".init_array")]

@@ -1,13 +1,13 @@
-//! Scenario text to [`World`]. The format is described at the crate.
+//! Parses scenario text into a [`World`]. The crate's documentation describes the format.
 
 use nvml_wrapper_sys::bindings as nvml;
 
 use crate::world::{Answer, Gpu, Process, World};
 
-/// No scenario needs more, and a typo must not ask for a billion.
+/// The most GPUs of a scenario, so that a typo does not ask for a billion.
 const MAX_GPUS: usize = 64;
 
-/// The scenarios that have a name.
+/// Returns the text of a named scenario.
 fn named(text: &str) -> Option<&'static str> {
     match text.trim() {
         "h100" => Some(""),
@@ -26,7 +26,7 @@ pub(crate) fn world(text: &str) -> Result<World, String> {
             .filter(|l| !l.is_empty() && !l.starts_with('#'))
     };
     let mut world = World::new();
-    // The number of GPUs first: their keys may stand before it.
+    // The number of GPUs comes first, because their keys may be before it in the text.
     for line in lines() {
         if let Some(count) = line.strip_prefix("gpus=") {
             let count = number(count).map_err(|why| format!("{line}: {why}"))? as usize;
@@ -143,7 +143,7 @@ fn answer(value: &str) -> Result<Answer, String> {
     })
 }
 
-/// A number with an optional binary suffix.
+/// Parses a number with an optional binary suffix.
 fn number(value: &str) -> Result<u64, String> {
     let (digits, shift) = match value.as_bytes().last() {
         Some(b'K') => (&value[..value.len() - 1], 10),
@@ -161,7 +161,7 @@ fn small(value: &str) -> Result<u32, String> {
     value.parse().map_err(|_| format!("{value} is no number of 32 bits"))
 }
 
-/// Text with `\xNN` for any byte, so that names can hold what a real driver would never send.
+/// Parses text with `\xNN` for any byte, so that names can contain what a real driver would never send.
 fn bytes(value: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let mut rest = value;
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_said_is_one_idle_h100() {
+    fn an_empty_scenario_is_one_idle_h100() {
         let world = world("\n# a comment\n").unwrap();
         assert_eq!(world.gpus.len(), 1);
         assert_eq!(world.gpus[0].total >> 20, 81559);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_reach_their_gpu_wherever_the_count_stands() {
+    fn keys_reach_their_gpu_before_and_after_the_count() {
         let world = world("gpu1.used=2G;gpu1.name=a\\x1bb;gpu1.process=7:-:both:3;gpus=2;gpu0.state=lost").unwrap();
         assert_eq!(world.gpus[1].used, 2 << 30);
         assert_eq!(world.gpus[1].name, b"a\x1bb");

@@ -1,4 +1,4 @@
-//! Where the scenario comes from, read again when it changed.
+//! The scenario's file, which is read again when it changed.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,7 @@ use nvml_wrapper_sys::bindings::{nvmlReturn_enum_NVML_ERROR_UNKNOWN, nvmlReturn_
 use crate::world::World;
 use crate::{library, parse};
 
-/// What identifies one version of the scenario file. The inode is part of it: a swap within one tick of the clock is
-/// noticed.
+/// Identifies one version of the scenario file. It includes the inode, so that a replacement within one tick of the clock is noticed.
 type Version = (u64, u64, i64, i64);
 
 struct Cached {
@@ -25,7 +24,7 @@ static CACHED: Mutex<Cached> = Mutex::new(Cached {
     world: None,
 });
 
-/// The world as it is now.
+/// Returns the current world.
 pub(crate) fn world() -> Result<Arc<World>, nvmlReturn_t> {
     static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let file = FILE.get_or_init(|| this_library().map(|path| library::scenario(&path)));
@@ -59,7 +58,7 @@ fn load(file: Option<&Path>) -> Result<World, String> {
     parse::world(&text)
 }
 
-/// The file this library was loaded from.
+/// Returns the file this library was loaded from.
 fn this_library() -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here = this_library as fn() -> Option<PathBuf> as *const libc::c_void;

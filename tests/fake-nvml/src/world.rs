@@ -1,8 +1,8 @@
-//! What a scenario describes, as plain values. Units are NVML's.
+//! A scenario as plain values, in NVML's units.
 
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
-/// NVML's answer to a call: nothing wrong, or its error number.
+/// The result of a call, with NVML's error number.
 pub(crate) type Answer = Result<(), nvmlReturn_t>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub(crate) struct Gpu {
     pub(crate) total: u64,
     pub(crate) used: u64,
     pub(crate) reserved: u64,
-    /// What is said to be free, where that is not what is left.
+    /// The free bytes that are reported, if they are not what is left of the total.
     pub(crate) free: Option<u64>,
     pub(crate) memory: Answer,
     pub(crate) memory_delay_ms: u64,
@@ -44,10 +44,10 @@ pub(crate) struct Gpu {
     pub(crate) pcie_delay_ms: u64,
     pub(crate) process: Vec<Process>,
     pub(crate) processes: Answer,
-    /// What the process lists of the GPU as a whole answer, those of its MIG devices aside.
+    /// The result of the process lists of the whole GPU, but not of those of its MIG devices.
     pub(crate) whole_list: Answer,
     pub(crate) state: Answer,
-    /// What every call on it answers but for the one that gives its handle.
+    /// The result of every call on it but the one that returns its handle.
     pub(crate) answers: Answer,
     pub(crate) mig: u32,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Process {
 }
 
 impl World {
-    /// One idle H100, with figures of a real one.
+    /// Returns one idle H100, with the figures of a real one.
     pub(crate) fn new() -> Self {
         World {
             load_delay_ms: 0,
@@ -83,7 +83,7 @@ impl World {
 }
 
 impl Gpu {
-    /// Of so many bytes of the whole those of a MIG device of its, if it is one that was asked.
+    /// Returns the share of `bytes` of one MIG device, or all of them for the whole GPU.
     pub(crate) fn share(&self, of_mig: bool, bytes: u64) -> u64 {
         if of_mig { bytes / u64::from(self.mig) } else { bytes }
     }

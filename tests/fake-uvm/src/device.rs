@@ -1,10 +1,10 @@
-//! Which descriptors are the fake driver's, and what the driver knows of each.
+//! The fake driver's descriptors, and what the driver knows about each.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
-/// The devices, below the folder that stands for `/`.
+/// Paths of the devices below the folder that stands for `/`.
 pub(crate) const UVM: &str = "dev/nvidia-uvm";
 pub(crate) const TOOLS: &str = "dev/nvidia-uvm-tools";
 
@@ -14,7 +14,7 @@ pub(crate) enum Device {
     Tools,
 }
 
-/// The device that a descriptor is of, and the folder that it is below. `None` for all other files, the real devices among them.
+/// Returns the device of a descriptor, and the folder that it is below. `None` for all other files, real devices included.
 pub(crate) fn of(fd: RawFd) -> Option<(Device, PathBuf)> {
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     let (device, name) = match path.file_name()?.to_str()? {
@@ -27,15 +27,15 @@ pub(crate) fn of(fd: RawFd) -> Option<(Device, PathBuf)> {
     fake.then(|| (device, root.to_owned()))
 }
 
-/// What a descriptor of [`Device::Uvm`] was opened for. It is kept as the position in the file, because that goes along when the
-/// descriptor is duplicated into another process.
+/// What a descriptor of [`Device::Uvm`] is used for. It is stored as the file position, which is kept when the descriptor is duplicated
+/// into another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Opened, and nothing more.
+    /// Opened only.
     Fresh,
-    /// An address space, with the number that the scenario calls it by.
+    /// An address space, with its number in the scenario.
     Space(u32),
-    /// The second descriptor that a process holds, for the life of its memory only.
+    /// The second descriptor that a process holds, which only keeps its memory alive.
     Lifetime,
 }
 

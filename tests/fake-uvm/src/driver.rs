@@ -1,4 +1,4 @@
-//! What the driver answers.
+//! The driver's answers to requests.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub(crate) const PROCESSOR_TABLE: u32 = 64;
 pub(crate) const FLUSH: u32 = 67;
 pub(crate) const INITIALIZE: u32 = 0x3000_0001;
 
-/// Counters and types of events that exist, as masks.
+/// Masks of the existing counters and types of events.
 const COUNTERS: u64 = 0x3ff;
 const EVENTS: u64 = 0x7ffe;
 
@@ -30,7 +30,7 @@ const CPU: [u8; 16] = [
     0xa6, 0x5e, 0x0f, 0x4e, 0xd7, 0xd4, 0x7b, 0xa2, 0x50, 0x47, 0x41, 0x2c, 0x14, 0x2a, 0x77, 0x73,
 ];
 
-/// Answers a request. The result is that of `ioctl`; the driver's status goes into the argument.
+/// Answers a request. The result is that of `ioctl`. The driver's status is written to the argument.
 pub(crate) fn answer(root: &Path, device: Device, fd: RawFd, request: u32, argument: u64) -> io::Result<()> {
     let text = std::fs::read_to_string(root.join(VERSION))?;
     let layout = layout::version_in(&text).and_then(layout::of_version);
@@ -109,7 +109,7 @@ fn init_tracker(root: &Path, fd: RawFd, argument: &mut [u8], layout: Layout) -> 
     let (queue, entries, control) = (word(argument, 0), word(argument, 8), word(argument, 16));
     let (all, uvm) = (half(argument, 40), half(argument, 44) as RawFd);
     let granted = version(argument, layout.init_version)?;
-    // One GPU's own counters are not played.
+    // Counters of a single GPU are not supported.
     let twice = Tracker::of(root, fd).is_some();
     let size_fits = entries == 0 || (entries.is_power_of_two() && (2..=1 << 24).contains(&entries));
     if twice || all != 1 || !size_fits {

@@ -1,4 +1,4 @@
-//! A folder with the fake driver in it.
+//! Installs the fake driver into a folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,16 +9,16 @@ use crate::device::{TOOLS, UVM};
 use crate::{scenario, tracker};
 
 const FILE: &str = "libgpumem_fake_uvm_preload.so";
-/// The driver's version, below the folder.
+/// Path of the file with the driver's version, below the folder.
 pub(crate) const VERSION: &str = "proc/driver/nvidia/version";
 const PARAMETERS: &str = "sys/module/nvidia_uvm/parameters";
-/// Bytes of the device, which takes no memory for them: whatever address a process maps it at is an offset in it.
+/// Size of the device's sparse file in bytes. Every address at which a process maps it is an offset in it.
 const DEVICE_BYTES: u64 = 1 << 47;
 
 /// UUIDs of the GPUs that are registered in each address space.
 pub(crate) const GPUS: [[u8; 16]; 2] = [*b"fake-uvm-gpu-one", *b"fake-uvm-gpu-two"];
 
-/// Makes a new folder in memory. The device must be a file that can be as long as the address space, which a disk's can not.
+/// Makes a new folder in memory. The device is a file as long as the address space, which file systems on disks do not allow.
 ///
 /// # Errors
 /// Those of making it.
@@ -38,7 +38,7 @@ pub struct FakeUvm {
 }
 
 impl FakeUvm {
-    /// Puts the driver of this version into a folder. Its module's parameters are those of a machine with an H200.
+    /// Installs a driver of this version into a folder. Its module's parameters are those of a machine with an H200.
     ///
     /// # Errors
     /// Those of writing the files.
@@ -68,10 +68,10 @@ impl FakeUvm {
         fs::write(self.root.join(VERSION), text)
     }
 
-    /// Sets what trackers that are made from now on play.
+    /// Sets the scenario of trackers that are made from now on.
     ///
     /// # Errors
-    /// When the scenario is not understood, or not written.
+    /// If the scenario does not parse, or cannot be written.
     pub fn play(&self, text: &str) -> io::Result<()> {
         scenario::Scenario::parse(text).map_err(|line| io::Error::other(format!("not understood: {line}")))?;
         let path = scenario::path(&self.root);
@@ -80,21 +80,21 @@ impl FakeUvm {
         fs::rename(&fresh, path)
     }
 
-    /// The folder that stands for `/`.
+    /// Returns the folder that stands for `/`.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The device on which trackers are made.
+    /// Returns the path of the device on which trackers are made.
     pub fn tools(&self) -> PathBuf {
         self.root.join(TOOLS)
     }
 
-    /// The shared object as built. A test's own executable lies in `<target>/<profile>/deps`, and so does every library that was built as
-    /// its dependency; a program that cargo put into `<target>/<profile>` finds it one folder down.
+    /// Returns the path of the shared object. A test's executable is in `<target>/<profile>/deps`, and so is every library that was built
+    /// as its dependency. A program in `<target>/<profile>` finds it one folder down.
     ///
     /// # Errors
-    /// When neither place has it: the calling crate does not have `gpumem-fake-uvm-preload` as a (dev-)dependency.
+    /// If neither folder has it: the calling crate does not have `gpumem-fake-uvm-preload` as a (dev-)dependency.
     pub fn library() -> io::Result<PathBuf> {
         let program = std::env::current_exe()?;
         let folder = program.parent().unwrap_or(Path::new("."));
@@ -107,18 +107,18 @@ impl FakeUvm {
         found.ok_or_else(|| io::Error::other(format!("{FILE} is not beside {}", program.display())))
     }
 
-    /// How many trackers are open, of all processes.
+    /// Counts the open trackers of all processes.
     ///
     /// # Errors
-    /// Those of looking at the tools device.
+    /// Those of reading the state of the tools device.
     pub fn open_trackers(&self) -> io::Result<usize> {
         tracker::count_open(&self.root)
     }
 
-    /// The requests that the driver got so far.
+    /// Returns the requests that the driver got so far.
     ///
     /// # Errors
-    /// When the record cannot be read.
+    /// If the record cannot be read.
     pub fn requests(&self) -> io::Result<Vec<Request>> {
         match fs::read_to_string(requests_file(&self.root)) {
             Ok(text) => Ok(text.lines().filter_map(Request::of_line).collect()),
@@ -132,16 +132,16 @@ pub(crate) fn requests_file(root: &Path) -> PathBuf {
     root.join(format!("{TOOLS}.requests"))
 }
 
-/// A request that the driver got.
+/// A recorded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who sent it.
+    /// The process that sent it.
     pub pid: u32,
     /// Whether it was sent on the tools device.
     pub tools: bool,
     /// Its number.
     pub number: u32,
-    /// Its argument before the driver answered, as long as this series' is; empty for a request that the driver does not have.
+    /// Its argument before the driver answered, with the length of this driver series. Empty for an unknown request.
     pub argument: Vec<u8>,
 }
 

@@ -1,10 +1,10 @@
-//! The function that stands in front of libc's.
+//! The function that replaces libc's.
 
 use std::os::raw::{c_int, c_ulong, c_void};
 
 use crate::{device, driver};
 
-/// What libc's `ioctl` does, but for the fake driver's devices.
+/// Answers requests on the fake driver's devices, and passes all others to the kernel.
 ///
 /// # Safety
 /// As the request demands.

@@ -1,31 +1,31 @@
-//! How the requests of each driver series look: from the headers of the open kernel modules, and not from the program that is
-//! tested.
+//! The layout of the requests of each driver series. It comes from the headers of the open kernel modules, and not from the program under
+//! test.
 
 /// The driver's status words.
 pub(crate) mod status {
     pub(crate) const OK: u32 = 0;
-    /// Not an address space.
+    /// The descriptor is not an address space.
     pub(crate) const ILLEGAL_ACTION: u32 = 0x16;
-    /// Not a file of nvidia-uvm.
+    /// The descriptor is not of nvidia-uvm.
     pub(crate) const INSUFFICIENT_PERMISSIONS: u32 = 0x1b;
     pub(crate) const INVALID_ADDRESS: u32 = 0x1e;
     pub(crate) const INVALID_ARGUMENT: u32 = 0x1f;
 }
 
-/// Places in the arguments of one series.
+/// Sizes and offsets in the arguments of one series, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Bytes of the argument that initialises a tracker.
     pub(crate) init_bytes: usize,
     pub(crate) init_status: usize,
-    /// Where the caller says which version of the entries it wants: 1 or 2.
+    /// Where the caller writes the version of the entries that it wants: 1 or 2.
     pub(crate) init_version: Option<usize>,
-    /// Where the driver says which it delivers.
+    /// Where the driver writes the version that it delivers.
     pub(crate) init_granted: Option<usize>,
     /// Bytes of the argument that asks for the table of processors.
     pub(crate) table_bytes: usize,
     pub(crate) table_status: usize,
-    /// Where the driver says how long the table is. From 550.40.53 on the caller says it as well, 0 for 33.
+    /// Where the driver writes the length of the table. From 550.40.53 on the caller writes a length there as well, and 0 means 33.
     pub(crate) table_count: Option<usize>,
     pub(crate) table_count_in: bool,
     pub(crate) table_version: Option<usize>,
@@ -66,7 +66,7 @@ const NEW: Layout = Layout {
     ..OLD
 };
 
-/// The layout of a driver by its version; `None` for one that this program does not know.
+/// Returns the layout of a driver version. `None` for an unknown one.
 pub(crate) fn of_version(version: &str) -> Option<Layout> {
     let numbers: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();
     match *numbers.first()? {
@@ -79,7 +79,7 @@ pub(crate) fn of_version(version: &str) -> Option<Layout> {
     }
 }
 
-/// The version in the text of `/proc/driver/nvidia/version`.
+/// Returns the version in the text of `/proc/driver/nvidia/version`.
 pub(crate) fn version_in(text: &str) -> Option<&str> {
     let is_version = |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
     text.split_whitespace().find(is_version)

@@ -1,7 +1,7 @@
 //! The nvidia-uvm driver's tools interface for tests, without a GPU.
 //!
-//! `gpumem-fake-uvm-preload`, a library, is put in front of libc's `ioctl` with `LD_PRELOAD`. Requests on the fake driver's devices, two plain files, are
-//! answered here; all others go to the kernel.
+//! The library `gpumem-fake-uvm-preload` replaces libc's `ioctl` with `LD_PRELOAD`. Requests on the fake driver's devices, which are two
+//! plain files, are answered here. All others go to the kernel.
 //!
 //! # Using it
 //! Have both crates as dev-dependencies: cargo then builds the shared object too.
@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //! The watched process needs no library. It opens the device and maps it with [`Managed`]: its mappings look like managed memory
-//! in `/proc/PID/maps`, and `/proc/PID/pagemap` tells which pages it touched.
+//! in `/proc/PID/maps`, and `/proc/PID/pagemap` shows which pages it touched.
 //!
 //! # What it plays
 //! The folder stands for `/`. The driver's version is read from `proc/driver/nvidia/version`, and decides the layout of the
@@ -25,15 +25,15 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `MS count KEY=N...` | after so many milliseconds the counters grow by `to_gpu`, `to_cpu`, `cpu_faults`, `gpu_faults` |
+//! | `MS count KEY=N...` | after MS milliseconds the counters grow by `to_gpu`, `to_cpu`, `cpu_faults`, `gpu_faults` |
 //! | `MS event TYPE KEY=N...` | events are queued: `cpu_fault`, `migration`, `gpu_fault`, `thrashing`, `throttling`, `map_remote`, with the keys `address`, `bytes`, `cause`, `from`, `to` |
 //! | `MS event raw=HEX` | an entry of 64 bytes is queued as it is |
-//! | `refuse REQUEST STATUS` | the request's status |
+//! | `refuse REQUEST STATUS` | the request fails with this status of the driver |
 //! | `silent REQUEST` | the request is not answered: `ioctl` succeeds and nothing is written |
 //! | `fail REQUEST ERRNO` | `ioctl` itself fails |
 //!
-//! An event is queued `times=N` times, `step=N` bytes apart, and becomes visible at once with the whole line. With `held`, it waits
-//! for a flush. With `space=N` before it, a line is for the trackers of processes that opened the device so.
+//! An event is queued `times=N` times, `step=N` bytes apart. All events of a line become visible together. With `held` they wait for a
+//! flush. With `space=N` before it, a line is only for the trackers of processes that opened that address space.
 //!
 //! Every request is recorded: see [`FakeUvm::requests`].
 #![allow(unsafe_code, reason = "it plays a kernel interface, whose arguments are addresses")]

@@ -1,11 +1,11 @@
-//! Memory of the calling program, as the driver gets at it.
+//! The driver's access to memory of the calling program.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// Bytes of the caller at an address that it gave.
+/// An address in the calling program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller(pub(crate) u64);
 
@@ -13,7 +13,7 @@ impl Caller {
     /// Copies from the caller, like the kernel's `copy_from_user`.
     ///
     /// # Errors
-    /// `EFAULT` where nothing is mapped.
+    /// `EFAULT` if nothing is mapped there.
     pub(crate) fn copy_in(self, bytes: &mut [u8]) -> io::Result<()> {
         self.copy(bytes.as_mut_ptr(), bytes.len(), libc::process_vm_readv)
     }
@@ -51,7 +51,7 @@ type Vectored = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> libc::ssize_t;
 
-/// A second mapping of shared memory of the caller. It stays when the caller unmaps its own, as the kernel's pinned pages do.
+/// A second mapping of shared memory of the caller. It stays valid when the caller unmaps its own, as the kernel's pinned pages do.
 #[derive(Debug)]
 pub(crate) struct Alias {
     start: *mut libc::c_void,
@@ -67,7 +67,7 @@ impl Alias {
     /// Maps whole pages.
     ///
     /// # Errors
-    /// When they are not shared memory of the caller.
+    /// If they are not shared memory of the caller.
     pub(crate) fn of(address: u64, bytes: usize) -> io::Result<Alias> {
         // SAFETY: a length of 0 makes the kernel map the same shared pages once more, at an address that it chooses. Nothing is unmapped.
         let start = unsafe { libc::mremap(address as *mut libc::c_void, 0, bytes, libc::MREMAP_MAYMOVE) };

@@ -1,4 +1,4 @@
-//! The process that is watched.
+//! The driver's use by a watched process.
 
 use std::fs::File;
 use std::io;
@@ -9,12 +9,12 @@ use std::path::Path;
 use crate::device::{UVM, Use};
 use crate::memory::PAGE;
 
-/// A process's use of the driver: an open device, and ranges of managed memory. As in CUDA, both last until the process ends.
+/// An open device, on which managed memory can be mapped. As in CUDA, both last until the process ends.
 #[derive(Debug)]
 pub struct Managed(File);
 
 impl Managed {
-    /// Opens the device and an address space with the number that a scenario calls it by.
+    /// Opens the device and an address space, which has this number in scenarios.
     ///
     /// # Errors
     /// Those of opening it.
@@ -36,15 +36,15 @@ impl Managed {
         Ok(Managed(file))
     }
 
-    /// The number of its descriptor.
+    /// Returns the number of its descriptor.
     pub fn descriptor(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
-    /// Maps managed memory at an address, where no other memory may be.
+    /// Maps managed memory at an address that is not in use.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn map(&self, address: u64, pages: u64) -> io::Result<Memory> {
         // SAFETY: MAP_FIXED_NOREPLACE replaces no memory of this program.
         let start = unsafe {
@@ -90,7 +90,7 @@ impl Memory {
         }
     }
 
-    /// Takes pages away from the CPU, as when they move to the GPU.
+    /// Removes pages from the CPU's page table, as a move to the GPU does.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -104,8 +104,8 @@ impl Memory {
     }
 }
 
-/// Forks a process that keeps all descriptors of this one and does nothing. It ends by itself after 20 s. To be called while this process has
-/// one thread.
+/// Forks a process that keeps all descriptors of this one and does nothing. It ends by itself after 20 s. Call this while the process has
+/// a single thread.
 ///
 /// # Errors
 /// When the kernel refuses.

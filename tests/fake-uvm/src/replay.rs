@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use crate::scenario::{Entry, Happening, Scenario, address_at};
 use crate::tracker::{Queue, Tracker};
 
-/// How often the thread looks whether its tracker is still open, and whether somebody flushed.
+/// How often the thread checks whether its tracker is still open, and whether there was a flush.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Flushes so far: the request is for all trackers.
+/// Number of flushes so far. A flush is for all trackers.
 pub(crate) static FLUSHES: AtomicU64 = AtomicU64::new(0);
 
-/// Places of the counters, in the order of [`Happening::Count`], and the flags that enable them.
+/// Index and enabling flag of each counter, in the order of [`Happening::Count`].
 const COUNTERS: [(usize, u64); 4] = [(0, 0x1), (1, 0x2), (2, 0x4), (9, 0x200)];
 
 pub(crate) fn start(root: &Path, tracker: Arc<Tracker>, scenario: Scenario) {
@@ -53,7 +53,7 @@ fn happen(tracker: &Tracker, what: &Happening) {
             }
         }
         (&Happening::Events { entry, times, step, .. }, Some(queue)) => {
-            // An entry of a type that does not exist is a driver's fault, which no mask keeps off.
+            // An entry of an unknown type plays a bug of the driver, which no mask suppresses.
             let wanted = address_at(entry[0]).is_none() || enabled >> entry[0] & 1 == 1;
             if wanted {
                 push(tracker, queue, entry, times, step);
@@ -63,13 +63,13 @@ fn happen(tracker: &Tracker, what: &Happening) {
     }
 }
 
-/// Words of the control page of a queue.
+/// Indexes of words in the control page of a queue.
 const GET_AHEAD: usize = 0;
 const PUT_AHEAD: usize = 2;
 const PUT_BEHIND: usize = 3;
 const DROPPED: usize = 2;
 
-/// Queues entries as `uvm_tools.c` does: one that finds the queue full is dropped and counted. They become visible together.
+/// Queues entries as `uvm_tools.c` does. An entry for which the queue is full is dropped and counted. The entries become visible together.
 fn push(tracker: &Tracker, queue: &Queue, mut entry: Entry, times: u64, step: u64) {
     let (halves, words) = (tracker.control.halves(), queue.memory.words());
     let mask = queue.entries - 1;

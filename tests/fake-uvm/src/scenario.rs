@@ -1,4 +1,4 @@
-//! The file that says what the driver counts and queues, and what it refuses.
+//! The scenario's file: what the driver counts, queues and refuses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ pub(crate) enum Happening {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// After counters or events were enabled.
+    /// Time since counters or events were enabled.
     pub(crate) at: Duration,
-    /// Of the trackers of this address space only.
+    /// For trackers of this address space only.
     pub(crate) space: Option<u32>,
     pub(crate) what: Happening,
 }
@@ -51,7 +51,7 @@ pub(crate) fn path(root: &Path) -> PathBuf {
 }
 
 impl Scenario {
-    /// Reads it. A file that is not there is one in which nothing happens.
+    /// Reads the file. Nothing happens in a scenario without a file.
     pub(crate) fn read(root: &Path) -> Result<Scenario, String> {
         Scenario::parse(&std::fs::read_to_string(path(root)).unwrap_or_default())
     }
@@ -125,7 +125,7 @@ fn counts(words: &[&str]) -> Option<[u64; 4]> {
     Some(counts)
 }
 
-/// An event's type, and where its address is (`uvm_types.h`).
+/// Name, number and offset of the address of each type of event (`uvm_types.h`).
 const TYPES: [(&str, u8, usize); 6] = [
     ("cpu_fault", 1, 8),
     ("migration", 2, 8),
@@ -135,7 +135,7 @@ const TYPES: [(&str, u8, usize); 6] = [
     ("map_remote", 13, 8),
 ];
 
-/// Where an event of a type has its address; `None` for an unknown type.
+/// Returns the offset of the address in an event of a type. `None` for an unknown type.
 pub(crate) fn address_at(kind: u8) -> Option<usize> {
     TYPES.iter().find(|(_, k, _)| *k == kind).map(|(_, _, at)| *at)
 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_say_what_happens_when() {
+    fn lines_are_parsed_with_their_times() {
         let text = "\
 # a comment
 space=3 20 count to_gpu=0x10 gpu_faults=2
@@ -225,7 +225,7 @@ silent 60
     }
 
     #[test]
-    fn a_line_that_is_not_understood_is_an_error() {
+    fn an_unknown_line_is_an_error() {
         for line in [
             "x",
             "1",

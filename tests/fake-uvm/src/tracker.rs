@@ -1,7 +1,7 @@
 //! The trackers of this process.
 //!
 //! A tracker lives as long as its descriptor of the tools device is open, also as a copy in another process. This library does not see
-//! descriptors being closed; a lock that belongs to the open file tells it: the kernel frees it with the last copy.
+//! when descriptors are closed. Instead it takes a lock that belongs to the open file, which the kernel releases with the last copy.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,15 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::device::TOOLS;
 use crate::memory::Alias;
 
-/// A tracker that was made. Counters and events are enabled later.
+/// A tracker. Counters and events are enabled after it was made.
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    /// The byte of the tools device that its descriptor has locked.
+    /// The byte of the tools device that is locked through its descriptor.
     lock: i64,
     pub(crate) space: u32,
     pub(crate) control: Alias,
     pub(crate) queue: Option<Queue>,
-    /// What is enabled: counters or types of events.
+    /// Mask of the enabled counters or types of events.
     pub(crate) enabled: AtomicU64,
 }
 
@@ -40,9 +40,9 @@ fn trackers() -> MutexGuard<'static, BTreeMap<RawFd, Arc<Tracker>>> {
 }
 
 impl Tracker {
-    /// Makes a tracker of a descriptor of the tools device.
+    /// Makes a tracker from a descriptor of the tools device.
     pub(crate) fn make(fd: RawFd, space: u32, control: Alias, queue: Option<Queue>) -> io::Result<()> {
-        // Unique among the processes of the machine while they live.
+        // Unique among the machine's living processes.
         let lock = i64::from(std::process::id()) << 32 | MADE.fetch_add(1, Ordering::Relaxed) as i64;
         locks(fd, libc::F_OFD_SETLK, lock, 1)?;
         let tracker = Tracker {
@@ -56,7 +56,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// The tracker of a descriptor.
+    /// Returns the tracker of a descriptor.
     pub(crate) fn of(root: &Path, fd: RawFd) -> Option<Arc<Tracker>> {
         let tracker = trackers().get(&fd).cloned()?;
         if tracker.is_open(root) {
@@ -66,7 +66,7 @@ impl Tracker {
         None
     }
 
-    /// Whether its descriptor is still open.
+    /// Returns whether its descriptor is still open.
     pub(crate) fn is_open(&self, root: &Path) -> bool {
         File::open(root.join(TOOLS)).is_ok_and(|file| {
             locks(file.as_raw_fd(), libc::F_OFD_GETLK, self.lock, 1)
@@ -77,18 +77,18 @@ impl Tracker {
     }
 }
 
-/// How many trackers are open, of all processes.
+/// Counts the open trackers of all processes.
 pub(crate) fn count_open(root: &Path) -> io::Result<usize> {
     let file = File::open(root.join(TOOLS))?;
     let (mut from, mut count) = (0, 0);
     while let Some(lock) = locks(file.as_raw_fd(), libc::F_OFD_GETLK, from, 0)? {
-        // The kernel names any lock of the range, and merges neighbours of one open file only.
+        // The kernel returns any lock in the range, and only merges adjacent locks of the same open file.
         (from, count) = (lock + 1, count + 1);
     }
     Ok(count)
 }
 
-/// Sets a lock on a range, or finds one that another open file has there: its first byte. A length of 0 goes to the end.
+/// Sets a lock on a range, or returns the first byte of a lock that another open file has in it. A length of 0 means up to the end.
 fn locks(fd: RawFd, command: i32, start: i64, len: i64) -> io::Result<Option<i64>> {
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as i16,

@@ -1,10 +1,10 @@
-//! The dependency rules of the house: who may know whom.
+//! Rules of the workspace: which crate and which module may depend on which, and where `unsafe` and the wall clock may be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Every crate's normal dependencies, from `cargo metadata`.
+/// Returns every crate's normal dependencies, from `cargo metadata`.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -24,9 +24,9 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn no_crate_knows_what_is_above_it() {
+fn crates_have_the_allowed_dependencies_only() {
     let of = dependencies();
-    // Those of ours that each may know, and of others those that say where the GPU, the screen and the main loop are.
+    // The allowed dependencies among our own crates and those for the GPU, the screen and the main loop.
     let allowed: [(&str, &[&str]); 9] = [
         ("gpumem-text", &[]),
         ("gpumem-channel", &["gpumem-text"]),
@@ -47,7 +47,7 @@ fn no_crate_knows_what_is_above_it() {
                 "cudarc",
             ],
         ),
-        // It stays out of the GPU.
+        // No `cudarc`: the dashboard does not use the GPU.
         (
             "gpumem-tui",
             &[
@@ -59,7 +59,7 @@ fn no_crate_knows_what_is_above_it() {
                 "tokio",
             ],
         ),
-        // It drives the program from outside: the program's tests depend on it.
+        // It does not depend on the program, whose tests depend on it.
         ("gpumem-tests", &["gpumem-channel", "gpumem-fake-nvml"]),
     ];
     for (who, whom) in allowed {
@@ -70,32 +70,32 @@ fn no_crate_knows_what_is_above_it() {
             .filter(told)
             .filter(|name| !whom.contains(&name.as_str()))
             .collect();
-        assert!(broken.is_empty(), "{who} must not know {broken:?}");
+        assert!(broken.is_empty(), "{who} must not depend on {broken:?}");
     }
-    // Everybody has it, and so everybody would have what it needs.
+    // Every crate depends on it, and so would depend on its dependencies.
     assert_eq!(of["gpumem-text"], BTreeSet::new());
 }
 
-/// Text of others is cleaned, and sizes are written, in one place: a second one forgets a case.
+/// Only `gpumem-text` cleans text and writes sizes. A second implementation would miss a case.
 #[test]
-fn text_and_figures_have_one_home() {
+fn text_is_cleaned_and_sizes_are_written_in_one_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let signs = ["fn clean", "is_control()", "\"KiB\"", "\"TiB\""];
-    let mut home = 0;
+    let mut found = 0;
     for dir in ["src", "demo/src"] {
         for (path, text) in sources(&root.join(dir)) {
             let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
             let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             let used: Vec<_> = signs.iter().filter(|sign| text.contains(**sign)).collect();
             let allowed = path.starts_with("/src/text/") || path.contains("test") || used.is_empty();
-            home += u32::from(path.starts_with("/src/text/") && !used.is_empty());
-            assert!(allowed, "{path} has {used:?}: it belongs into gpumem-text");
+            found += u32::from(path.starts_with("/src/text/") && !used.is_empty());
+            assert!(allowed, "{path} has {used:?}, which belongs in gpumem-text");
         }
     }
-    assert!(home > 1, "this test looks at nothing");
+    assert!(found > 1, "this test looks at nothing");
 }
 
-/// Rust files under `dir`, with their text.
+/// Returns the paths and texts of the Rust files under `dir`.
 fn sources(dir: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
@@ -109,7 +109,7 @@ fn sources(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The first names of a path, or of each path of a list.
+/// Returns the first segment of a path, or of each path of a list.
 fn heads(paths: &str) -> Vec<&str> {
     let ends_name = |c: char| !c.is_alphanumeric() && !"_*".contains(c);
     let head = |path| str::trim_start(path).split(ends_name).next().unwrap();
@@ -125,8 +125,8 @@ fn heads(paths: &str) -> Vec<&str> {
     heads.filter(|head| !head.is_empty()).collect()
 }
 
-/// Which of the modules below a crate's root name which, without their tests and comments. Whoever names what the root gives names the
-/// module that has it.
+/// Returns, for each module below a crate's root, the modules that it uses outside of tests and comments. A use of an item that the root
+/// re-exports counts as a use of the module that defines it.
 fn modules(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let (mut uses, mut given) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeMap::new());
     for (path, text) in sources(root) {
@@ -153,20 +153,20 @@ fn modules(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     uses
 }
 
-/// Modules of one crate use each other in one direction: each can be read after those that it uses.
+/// Without cycles, each module can be read after those that it uses.
 #[test]
-fn no_circle_of_modules() {
+fn modules_have_no_cycles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for (room, module, used) in [
+    for (folder, module, used) in [
         ("src/channel/src", "writer", "lane"),
         ("src/snapshot/src", "tables", "names"),
         ("src/probe/src", "nvml", "types"),
         ("src/tui/src", "view", "model"),
         ("demo/src", "run", "stage"),
     ] {
-        let mut uses = modules(&root.join(room));
-        assert!(uses[module].contains(used), "this test looks at nothing in {room}");
-        // What uses nothing that is left goes, and what nothing uses that is left, until nothing is left but circles.
+        let mut uses = modules(&root.join(folder));
+        assert!(uses[module].contains(used), "this test looks at nothing in {folder}");
+        // Removes modules that use no remaining module or that no remaining module uses, until only cycles are left.
         loop {
             let left: BTreeSet<String> = uses.keys().cloned().collect();
             let used: BTreeSet<String> = uses.values().flatten().cloned().collect();
@@ -175,12 +175,12 @@ fn no_circle_of_modules() {
                 break;
             }
         }
-        assert!(uses.is_empty(), "modules of {room} that use each other: {uses:?}");
+        assert!(uses.is_empty(), "modules of {folder} that use each other: {uses:?}");
     }
 }
 
 #[test]
-fn the_dashboards_rooms_know_only_what_they_may() {
+fn the_dashboards_modules_use_only_what_they_may() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let tui = root.join("src/tui/src");
     let pure = [
@@ -211,23 +211,23 @@ fn the_dashboards_rooms_know_only_what_they_may() {
             ],
         ),
     ];
-    for (room, words) in rules {
-        let files = sources(&tui.join(room));
-        // Not the path of the checkout, which may be a test's.
+    for (folder, words) in rules {
+        let files = sources(&tui.join(folder));
+        // Without the path of the checkout, which may contain "test".
         let is_test = |path: &str| path.strip_prefix(tui.to_str().unwrap()).unwrap().contains("test");
         let files: Vec<_> = files.iter().filter(|(path, _)| !is_test(path)).collect();
-        assert!(files.len() > 2, "{room} has moved: this test looks at nothing");
+        assert!(files.len() > 2, "{folder} has moved: this test looks at nothing");
         for (path, text) in files {
             for word in &words {
-                assert!(!text.contains(word), "{path} must not know {word}");
+                assert!(!text.contains(word), "{path} must not use {word}");
             }
         }
     }
 }
 
-/// The wall clock may be set at any time: it dates what is kept longer than a boot, and tells no age of anything that is shown.
+/// The wall clock may be set at any time. It is used for dates that outlive a boot, and never for the age of something that is shown.
 #[test]
-fn the_wall_clock_is_read_where_days_are_meant() {
+fn the_wall_clock_is_read_for_dates_only() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let allowed = [
         "src/tui/src/clock.rs",
@@ -237,22 +237,22 @@ fn the_wall_clock_is_read_where_days_are_meant() {
         // PyTorch's snapshots count from 1970.
         "src/alloc/src/history/recorder.rs",
     ];
-    let mut rooms = 0;
+    let mut found = 0;
     for dir in ["src", "demo/src"] {
         for (path, text) in sources(&root.join(dir)) {
             let used = text.contains("SystemTime") || text.contains("ClockId::Realtime");
-            // Not the path of the checkout, which may be a test's.
+            // Without the path of the checkout, which may contain "test".
             let path = path.strip_prefix(root.to_str().unwrap()).unwrap();
-            let home = allowed.iter().any(|room| path.ends_with(room)) || path.contains("test");
-            rooms += u32::from(used && home);
-            assert!(!used || home, "the wall clock in {path}");
+            let is_allowed = allowed.iter().any(|file| path.ends_with(file)) || path.contains("test");
+            found += u32::from(used && is_allowed);
+            assert!(!used || is_allowed, "the wall clock in {path}");
         }
     }
-    assert!(rooms > 2, "this test looks at nothing");
+    assert!(found > 2, "this test looks at nothing");
 }
 
 #[test]
-fn unsafe_code_stays_in_its_rooms() {
+fn unsafe_code_is_in_the_allowed_places_only() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let allowed = [
         "src/channel/src/map.rs",
@@ -273,17 +273,20 @@ fn unsafe_code_stays_in_its_rooms() {
         "tests/fake-cuda/",
         "tests/fake-uvm/",
     ];
-    let mut rooms = 0;
+    let mut found = 0;
     for dir in ["src", "demo", "tests"] {
         for (path, text) in sources(&root.join(dir)) {
-            // The word as the language has it, not as attributes and prose do.
+            // The keyword in code, and not the word in attributes and prose.
             let used = text
                 .lines()
                 .any(|line| line.contains("unsafe {") || line.contains("unsafe impl") || line.contains("unsafe fn"));
-            let home = allowed.iter().any(|room| path.contains(room));
-            rooms += u32::from(used && home);
-            assert!(!used || home || path.ends_with("borders.rs"), "unsafe code in {path}");
+            let is_allowed = allowed.iter().any(|place| path.contains(place));
+            found += u32::from(used && is_allowed);
+            assert!(
+                !used || is_allowed || path.ends_with("borders.rs"),
+                "unsafe code in {path}"
+            );
         }
     }
-    assert!(rooms > 0, "this test looks at nothing");
+    assert!(found > 0, "this test looks at nothing");
 }

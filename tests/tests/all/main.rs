@@ -1,4 +1,4 @@
-//! Rules that the workspace keeps, and `libgpumem_alloc.so` as programs in C, C++ and Python use it.
+//! Tests of the workspace's own rules, and of `libgpumem_alloc.so` in programs in C, C++ and Python.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod borders;

@@ -1,5 +1,5 @@
-//! Python programs on the library, where there is a Python. Scripts run on it as they are, with what stands for torch, which notes that it
-//! was put on the library: what comes of that on a GPU is seen by `tests/gpu/c_abi.sh`. Histories have Python's call stacks.
+//! Python programs that use the library, on machines with Python. Unchanged scripts run on it, with a stub of torch that counts how often
+//! its allocator was replaced. `tests/gpu/c_abi.sh` tests the real torch on a GPU. Histories have Python's call stacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use gpumem_tests::{World, said};
 use tempfile::TempDir;
 
-/// As much of torch as the example asks for. `on` is how often an allocator took the place of its own.
+/// A stub with the parts of torch that the example uses. `on` counts how often its allocator was replaced.
 const TORCH: &str = "
 import ctypes, sys, types
 __version__ = '2.11.0+cu130'
@@ -28,11 +28,11 @@ cuda.memory = types.SimpleNamespace(CUDAPluggableAllocator=Allocator, change_cur
 backends = types.SimpleNamespace(cuda=types.SimpleNamespace(is_built=lambda: True))
 ";
 
-/// A folder with that torch, and files for a script.
+/// A folder with that stub and files for a script.
 struct Scripts(TempDir);
 
 impl Scripts {
-    /// `None`, and a word about it, where there is no Python that is new enough.
+    /// Makes the folder. Prints a line and returns `None` if there is no Python that is new enough.
     fn new() -> Option<Scripts> {
         let new_enough = "import sys; sys.exit(sys.version_info < (3, 10))";
         let found = Command::new("python3").args(["-c", new_enough]).status();
@@ -52,7 +52,7 @@ impl Scripts {
         path
     }
 
-    /// Python with run.py at that place and these arguments; folders are on its path.
+    /// Runs Python with this `run.py` and these arguments, with `folders` on its path.
     fn run_at(&self, run: &Path, folders: &[&str], arguments: &[&str]) -> Output {
         self.run_with(run, folders, arguments, &[])
     }
@@ -73,14 +73,14 @@ impl Scripts {
             .unwrap()
     }
 
-    /// What a program says that uses the library by gpumem.py, on a simulated driver.
+    /// Returns the output of a program that uses the library through gpumem.py, on a simulated driver.
     #[track_caller]
     fn uses(&self, text: &str) -> String {
         gpumem_fake_cuda::install(self.0.path()).unwrap();
         let begin = "import gpumem, os\nlibrary = gpumem.load(os.environ['LIBRARY'])\n";
         let program = self.put("program.py", &format!("{begin}{text}"));
         let ran = Command::new("timeout")
-            // Of forks beside threads later versions warn.
+            // Later versions warn of forks in a process with threads.
             .args(["60", "python3", "-B", "-W", "ignore"])
             .arg(program)
             .env("PYTHONPATH", run().with_file_name(""))
@@ -93,7 +93,7 @@ impl Scripts {
         said_of(&ran)
     }
 
-    /// What a script says that it runs, on the library.
+    /// Returns the output of a script that run.py runs on the library.
     #[track_caller]
     fn says(&self, folders: &[&str], text: &str) -> String {
         self.put("script.py", text);
@@ -118,7 +118,7 @@ fn run() -> PathBuf {
 }
 
 #[test]
-fn a_script_runs_as_ever_and_so_does_what_it_spawns() {
+fn a_script_and_its_children_run_as_they_are() {
     let Some(scripts) = Scripts::new() else { return };
     let said = scripts.says(
         &[],
@@ -145,9 +145,9 @@ if __name__ == '__main__':
 }
 
 #[test]
-fn what_else_customizes_python_does_so_too() {
+fn other_sitecustomize_modules_still_run() {
     let Some(scripts) = Scripts::new() else { return };
-    // It takes the place of another one, as tracers do, which then has the one behind it run.
+    // A module that replaces another one, as tracers do, and then runs the one after it.
     scripts.put(
         "tracer/sitecustomize.py",
         "
@@ -161,13 +161,13 @@ import sitecustomize
     scripts.put("last/sitecustomize.py", "print('last')\nname = 'the last one'\n");
     let script = "import sitecustomize, torch\nprint(sitecustomize.name, torch.on)\n";
     let both = scripts.says(&["tracer", "last"], script);
-    // Once in the Python that becomes the script's, and once in that.
+    // Once in the Python that runs run.py, and once in the one that it becomes for the script.
     assert_eq!(both, "tracer\nlast\ntracer\nlast\nthe last one 1\n");
     assert_eq!(scripts.says(&["last"], script), "last\nlast\nthe last one 1\n");
 }
 
 #[test]
-fn finders_that_ask_all_finders_do_not_go_round_in_circles() {
+fn finders_that_ask_all_finders_do_not_recurse_forever() {
     let Some(scripts) = Scripts::new() else { return };
     let said = scripts.says(
         &[],
@@ -197,12 +197,12 @@ print(torch.on)
 }
 
 #[test]
-fn a_torch_that_was_there_before_is_put_on_the_library() {
+fn a_torch_that_was_imported_before_uses_the_library() {
     let Some(scripts) = Scripts::new() else { return };
     scripts.put("early/sitecustomize.py", "import torch\n");
     let said = scripts.says(&["early"], "import torch\nprint(torch.on)\n");
     assert_eq!(said, "1\n");
-    // Before any of this is read, as a .pth file does it.
+    // Imported before gpumem's sitecustomize, as a .pth file may do.
     let library = gpumem_tests::libgpumem_alloc();
     let every = run().with_file_name("every_python");
     let early = format!(
@@ -220,7 +220,7 @@ fn a_torch_that_was_there_before_is_put_on_the_library() {
 }
 
 #[test]
-fn what_would_leave_a_script_on_its_own_allocator_is_refused() {
+fn arguments_that_would_bypass_the_library_are_refused() {
     let Some(scripts) = Scripts::new() else { return };
     scripts.put("script.py", "import torch\nprint(torch.on)\n");
     let library = gpumem_tests::libgpumem_alloc();
@@ -244,13 +244,13 @@ fn what_would_leave_a_script_on_its_own_allocator_is_refused() {
     );
     let apart = scripts.put("a:b/run.py", &fs::read_to_string(run()).unwrap());
     refused(&apart, &[library, "script.py"], "cannot be in PYTHONPATH");
-    // By another name it is the same.
+    // It works through a link with another name.
     let link = scripts.0.path().join("link.py");
     std::os::unix::fs::symlink(fs::canonicalize(run()).unwrap(), &link).unwrap();
     assert_eq!(said_of(&scripts.run_at(&link, &[], &[library, "script.py"])), "1\n");
 }
 
-/// Also for a script that uses neither PyTorch nor CuPy.
+/// The error comes even for a script that uses neither PyTorch nor CuPy.
 #[test]
 fn an_unusable_library_is_an_error_before_the_script_begins() {
     let Some(scripts) = Scripts::new() else { return };
@@ -262,10 +262,10 @@ fn an_unusable_library_is_an_error_before_the_script_begins() {
         bytes[at] = byte;
         bytes
     };
-    // The machine of the header: aarch64, and x86-64 where that is this one.
+    // The machine field of the header: aarch64, or x86-64 if this machine is aarch64.
     let foreign = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
     put("foreign.so", &patched(18, foreign));
-    // Its type: a program that is not position-independent, or an object file.
+    // The type field: a program that is not position-independent, or an object file.
     put("program", &patched(16, 2));
     put("cut.so", &library[..4096]);
     put("text.so", b"INPUT(libgpumem_alloc.so)\n");
@@ -307,7 +307,7 @@ fn an_unusable_library_is_an_error_before_the_script_begins() {
 }
 
 #[test]
-fn that_it_is_on_is_said_once_and_with_which_options() {
+fn the_library_and_its_options_are_announced_once() {
     let Some(scripts) = Scripts::new() else { return };
     scripts.put(
         "script.py",
@@ -328,7 +328,7 @@ fn that_it_is_on_is_said_once_and_with_which_options() {
         format!("{on}GPUMEM_ALLOC_CONF=budget_mb:64, history:on\n")
     );
     assert_eq!(says(path, &[options, ("GPUMEM_QUIET", "1")]), "");
-    // What the dynamic loader finds by its name.
+    // A name without a folder, which the dynamic loader searches for.
     let folder = Path::new(path).parent().unwrap().to_str().unwrap();
     let found = says("libgpumem_alloc.so", &[("LD_LIBRARY_PATH", folder)]);
     assert_eq!(
@@ -399,12 +399,12 @@ print([(frame['name'], frame['line']) for frame in trace[-1]['frames']])
     );
 }
 
-/// As in the threads of a backward pass.
+/// Such as the threads of a backward pass.
 #[test]
-fn where_no_python_runs_stacks_are_native_or_there_are_none() {
+fn without_python_frames_stacks_are_native_or_absent() {
     let Some(scripts) = Scripts::new() else { return };
     for (native, expected) in [("True", "True"), ("False", "False")] {
-        // What is called as Python ends is called from none.
+        // A function that is called while Python ends has no Python caller.
         let said = scripts.uses(&format!(
             "
 import atexit
@@ -428,9 +428,9 @@ atexit.register(library.gpumem_alloc, 2 << 20, 0, None)
     }
 }
 
-/// Else a program that makes functions for as long as it runs would have all of them in memory.
+/// Otherwise a program that keeps making functions would keep all of them in memory.
 #[test]
-fn code_that_is_made_again_and_again_goes() {
+fn code_objects_that_recur_are_released() {
     let Some(scripts) = Scripts::new() else { return };
     let said = scripts.uses(
         "
@@ -455,9 +455,9 @@ print('/program.py:' in gpumem.peak_report(library))
     assert_eq!(said, "True True\nTrue\nTrue\n");
 }
 
-/// Nor end it, for which several have to try.
+/// They do not crash it either. That needs several tries to show.
 #[test]
-fn threads_that_allocate_while_python_ends_do_not_keep_it() {
+fn threads_that_allocate_do_not_keep_python_from_ending() {
     let Some(scripts) = Scripts::new() else { return };
     for _ in 0..5 {
         let said = scripts.uses(ENDS_WITH_THREADS);
@@ -481,9 +481,9 @@ if child == 0:
 print(os.waitpid(child, 0)[1])
 ";
 
-/// What such a thread kept goes with Python's state of it, which must not be given up twice.
+/// The objects of such a thread are released with Python's state of the thread, which must not be released twice.
 #[test]
-fn a_thread_that_is_not_pythons_allocates_as_it_ends() {
+fn a_foreign_thread_may_allocate_while_it_ends() {
     let Some(scripts) = Scripts::new() else { return };
     let said = scripts.uses(
         "
@@ -507,7 +507,7 @@ print(gpumem.stats(library).all.allocation.current)
     assert_eq!(said, "20\n");
 }
 
-/// Whoever has the interpreter's lock at that moment.
+/// Whichever thread holds the interpreter's lock at that moment.
 #[test]
 fn each_thread_has_its_own_stack() {
     let Some(scripts) = Scripts::new() else { return };

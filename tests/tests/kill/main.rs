@@ -1,6 +1,6 @@
-//! SIGKILL of a program that embeds the allocator, 1,000 times at random moments, while a reader looks at its channels; then the
-//! black boxes are opened by a reader that comes late. Neither may ever show a state that never was. A model follows the events:
-//! every set of figures must be that after some event, every map what the events say but for the operation under way.
+//! Kills a program that embeds the allocator 1,000 times at random moments, while a reader reads its channels. Then a second reader opens
+//! the black boxes. Neither may ever show a state that did not exist. A model follows the events: every set of figures must be the one
+//! after some event, and every map must match the events except for the operation in progress.
 //!
 //! Run alone: `cargo test -p gpumem-tests --test kill`.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -38,12 +38,12 @@ struct Tally {
     passes: u64,
     exact_maps: u64,
     lagging: u64,
-    /// Pieces of stitched blocks that maps showed.
+    /// Pieces of stitched blocks that the maps showed.
     pieces: u64,
     /// Events of the black boxes.
     events: HashMap<EventKind, u64>,
     events_lost: u64,
-    /// Ends in the middle of a change of structure.
+    /// Kills in the middle of a change of structure.
     cut_off: u64,
     before_its_channels: u64,
 }
@@ -56,7 +56,7 @@ fn campaign() {
     for seed in 1..=KILLS {
         let mut victim = Victim::start(&world, seed);
         match seed % 5 {
-            // Whatever it is doing: starting, making its channels, working.
+            // At any moment: while it starts, makes its channels, or works.
             0 => std::thread::sleep(Duration::from_micros(random.below(6_000))),
             // Some come far enough to run out of memory.
             1 if seed % 4 == 0 => victim.watch(Duration::from_micros(random.below(80_000)), &mut tally),
@@ -70,7 +70,7 @@ fn campaign() {
     );
     assert!(
         tally.exact_maps > 2 * KILLS && tally.pieces > KILLS && tally.cut_off > 0 && tally.events.len() == 13,
-        "the campaign saw too little to mean anything"
+        "the campaign covered too little"
     );
     println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
 }
@@ -109,7 +109,7 @@ impl Victim<'_> {
         }
     }
 
-    /// Looks at its channels for a while, from the moment that it has them.
+    /// Reads its channels for `time`, once it has all of them.
     fn watch(&mut self, time: Duration, tally: &mut Tally) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.witnesses.len() < workload::DEVICES as usize {
@@ -125,7 +125,7 @@ impl Victim<'_> {
         }
     }
 
-    /// Opens what it published since the last call.
+    /// Opens the channels that are new since the last call.
     fn find(&mut self) {
         let known = |path: &PathBuf| self.witnesses.iter().any(|witness| witness.path == *path);
         let new = self.world.channel_files().into_iter().filter(|path| !known(path));
@@ -152,19 +152,19 @@ impl Victim<'_> {
             late.end(&black_box);
             assert_same(&seen, &black_box);
         }
-        // Half-made files, too, which otherwise stay for a minute.
+        // Also removes unfinished files, which otherwise stay for a minute.
         for entry in std::fs::read_dir(self.world.channels()).unwrap().flatten() {
             std::fs::remove_file(entry.path()).unwrap();
         }
     }
 }
 
-/// A reader of one channel, and what it read.
+/// A reader of one channel, and a model of what it read.
 struct Witness {
     path: PathBuf,
     reader: Reader,
     segments: SegmentMode,
-    /// `None` where events are lost.
+    /// `None` if events may be lost.
     model: Option<Model>,
     events: u64,
 }
@@ -226,7 +226,7 @@ impl Witness {
         snapshot
     }
 
-    /// Looks at what the end left; whether it cut off a change of structure.
+    /// Checks what the kill left. Returns whether it interrupted a change of structure.
     fn end(&self, snapshot: &Snapshot) -> bool {
         self.model
             .as_ref()
@@ -234,7 +234,7 @@ impl Witness {
     }
 }
 
-/// Who watched and who came late are shown the same.
+/// Asserts that a reader that watched and one that came later show the same.
 fn assert_same(seen: &Snapshot, black_box: &Snapshot) {
     assert_eq!(seen.event_count, black_box.event_count);
     assert_eq!(seen.devices, black_box.devices);

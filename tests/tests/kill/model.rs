@@ -1,4 +1,4 @@
-//! What the events of a channel say there is: which blocks are held and which figures that makes.
+//! A model of the allocator that follows the events of a channel: which blocks are held, and the figures that result.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use gpumem_channel::{DeviceStats, Event, EventKind, PoolId, PoolStats, StringId}
 
 use crate::workload::{stream_of, tag_of, waits};
 
-/// A block that the program holds or held.
+/// A block that the program holds or has held.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     /// The event that handed it out.
     pub(crate) born: Event,
-    /// The event by which the program gave it back.
+    /// The event with which the program freed it.
     pub(crate) freed: Option<When>,
-    /// The event since which nothing uses it any more.
+    /// The event after which no stream uses it any more.
     pub(crate) gone: Option<When>,
 }
 
@@ -27,17 +27,17 @@ impl When {
     }
 }
 
-/// Numbers of events by ring.
+/// Number of events in each ring.
 pub(crate) struct Heads(BTreeMap<Ring, u64>);
 
 impl Heads {
-    /// Whether an event is not the last of its ring any more.
+    /// Returns whether an event is no longer the last of its ring.
     pub(crate) fn is_over(&self, When(ring, index): When) -> bool {
         self.0.get(&ring).is_some_and(|head| index + 1 < *head)
     }
 }
 
-/// What the events of a moment said, but for what may still be under way.
+/// The counters at some moment, without those operations that may still be in progress.
 pub(crate) struct Before(Counters);
 
 impl Held {
@@ -49,7 +49,8 @@ impl Held {
 /// A writer's ring: the publisher's own, or a lane's.
 type Ring = Option<u8>;
 
-/// Counters that only grow, of the small pool, of the large one, and of neither: what came, what went, and what events there were.
+/// Counters that only grow: what was allocated, what was freed, and the events of each kind, for the small pool, the large pool, and
+/// neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counters([u64; 22]);
 
@@ -88,7 +89,7 @@ impl Counters {
     }
 }
 
-/// What an event does to them.
+/// Returns what an event adds to the counters.
 fn done_by(event: &Event) -> Counters {
     let mut counters = [0; 22];
     let pool = &mut counters[if event.pool == PoolId::SMALL { 0 } else { 10 }..][..10];
@@ -112,8 +113,8 @@ fn done_by(event: &Event) -> Counters {
     Counters(counters)
 }
 
-/// Whether a writer tells its figures before the event that follows this one.
-fn told(kind: EventKind) -> bool {
+/// Returns whether a writer publishes its figures before the event that follows an event of this kind.
+fn is_published(kind: EventKind) -> bool {
     use EventKind::*;
     matches!(
         kind,
@@ -121,30 +122,30 @@ fn told(kind: EventKind) -> bool {
     )
 }
 
-/// What a ring said so far.
+/// What the events of a ring said so far.
 #[derive(Default)]
 struct Said {
     head: u64,
     time: u64,
     last: Option<EventKind>,
-    /// What its last events did that the figures need not show yet.
+    /// What its last events added that the figures need not show yet.
     late: Counters,
 }
 
 /// The state that the events so far describe.
 #[derive(Default)]
 pub(crate) struct Model {
-    /// Events seen.
+    /// Number of events so far.
     pub(crate) head: u64,
-    /// Blocks that are held or wait, by address.
+    /// Blocks that are held, or freed but still used by a stream, by address.
     active: BTreeMap<u64, Held>,
-    /// Blocks that came free lately.
+    /// Blocks that came free recently.
     past: Vec<Held>,
     rings: BTreeMap<Ring, Said>,
     counters: Counters,
-    /// The most that one event did.
+    /// The most that one event added to each counter.
     most: Counters,
-    /// The figures that were shown last.
+    /// The last figures that the reader showed.
     shown: Counters,
     tags: BTreeMap<&'static str, StringId>,
     pub(crate) last: BTreeMap<Ring, Event>,
@@ -157,7 +158,7 @@ impl Model {
         assert_eq!(event.index, said.head, "an event is missing");
         assert!(said.time <= event.time, "time went back");
         said.time = event.time;
-        if said.last.is_some_and(told) {
+        if said.last.is_some_and(is_published) {
             said.late = Counters::default();
         }
         let done = done_by(event);
@@ -166,7 +167,7 @@ impl Model {
         self.counters.add(&done);
         self.most.raise(&done);
         if event.kind == EventKind::Alloc {
-            // What is handed over is not counted for a moment, as if it were given back.
+            // A block that is passed from a lane to the heap is not counted for a moment, as if it were freed.
             for kind in [EventKind::Free, EventKind::FreeCompleted] {
                 self.most.raise(&done_by(&Event { kind, ..*event }));
             }
@@ -188,7 +189,7 @@ impl Model {
         self.last.insert(event.lane, *event);
     }
 
-    /// Events of every ring so far.
+    /// Returns the number of events in each ring so far.
     pub(crate) fn heads(&self) -> Heads {
         Heads(self.rings.iter().map(|(ring, said)| (*ring, said.head)).collect())
     }
@@ -229,7 +230,7 @@ impl Model {
         assert_eq!(
             same(event),
             same(&held.born),
-            "another block was freed than was handed out"
+            "the freed block is not the one that was handed out"
         );
         held.freed = Some(When::of(event));
         if !waits(event.requested) {
@@ -243,16 +244,16 @@ impl Model {
         self.past.push(held);
     }
 
-    /// What was shown as the figures may lack what each ring's last event says, and no more, of what the events said `before` the look;
-    /// it has nothing that they did not say by now. What is handed from a lane to the heap may be shown with one or with the other, twice
-    /// or not at all, for as long as that takes: one operation.
+    /// Checks the figures that a reader showed. They may lack what the last event of each ring added to the state `before` the read, and
+    /// nothing else. They have nothing that the events did not say by now. A block that is being passed from a lane to the heap may be
+    /// counted in one of them, in both or in neither, so the figures may differ by one operation.
     pub(crate) fn assert_figures(&mut self, shown: &DeviceStats, before: &Before) {
         let shown = Counters::of(shown);
         for (at, n) in shown.0.into_iter().enumerate() {
             let (least, most, one) = (before.0.0[at], self.counters.0[at], self.most.0[at]);
             assert!(
                 n + one >= least && n <= most + one,
-                "figures that never were, after {} events: number {at} is {n}, of {least} to {most}",
+                "impossible figures after {} events: number {at} is {n}, not between {least} and {most}",
                 self.head
             );
             assert!(n + one >= self.shown.0[at], "figures went back");
@@ -260,7 +261,7 @@ impl Model {
         self.shown = shown;
     }
 
-    /// What every look that begins now must show.
+    /// Returns what every read that begins now must show at least.
     pub(crate) fn before(&self) -> Before {
         let mut least = self.counters;
         for said in self.rings.values() {
@@ -269,21 +270,21 @@ impl Model {
         Before(least)
     }
 
-    /// Every block that may be shown as in use by a look that began after these events.
+    /// Returns every block that a read that began after these events may show as in use.
     pub(crate) fn in_use_since<'a>(&'a self, before: &'a Heads) -> impl Iterator<Item = &'a Held> {
-        // What an event says was done is done once its ring has another.
+        // The operation of an event is complete once its ring has another event.
         let lately = move |held: &&Held| held.gone.is_some_and(|when| !before.is_over(when));
         self.active.values().chain(self.past.iter().filter(lately))
     }
 
-    /// Forgets what no later look can show.
+    /// Forgets the blocks that no later read can show.
     pub(crate) fn looked(&mut self) {
         let heads = self.heads();
         self.past
             .retain(|held| held.gone.is_some_and(|when| !heads.is_over(when)));
     }
 
-    /// Bytes taken from the driver, after the last event.
+    /// Returns the bytes taken from the driver after the last event.
     pub(crate) fn reserved(&self) -> u64 {
         let Counters(n) = self.counters;
         n[8] + n[18] - n[9] - n[19]

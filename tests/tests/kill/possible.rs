@@ -1,4 +1,4 @@
-//! What a reader may never be shown, whatever the publisher was doing.
+//! Rules that everything a reader shows must follow, whatever the publisher was doing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::model::{Heads, Held, Model, When};
 use crate::stitched::{self, Firsts};
 use crate::workload::{stream_of, tag_of, waits};
 
-/// Rules of every map and of the figures, whatever happened before.
+/// Checks rules that every map and all figures follow, whatever happened before.
 pub(crate) fn assert_possible(snapshot: &Snapshot, segments: SegmentMode, dead: bool) {
     assert_eq!((snapshot.malformed_segments, snapshot.untracked_blocks), (0, 0));
     for device in &snapshot.devices {
@@ -19,7 +19,7 @@ pub(crate) fn assert_possible(snapshot: &Snapshot, segments: SegmentMode, dead: 
             free_from = map.segment.addr + map.segment.size;
             assert!(
                 map.complete || dead,
-                "only an end leaves a map incomplete: {:?}",
+                "a map of a live publisher is incomplete: {:?}",
                 map.segment
             );
             segment(snapshot, map);
@@ -45,8 +45,8 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
             block.pool == segment.pool || stitched::may_be_of(block, segment),
             "{block:?} in {segment:?}"
         );
-        assert!(block.time <= snapshot.read_at, "of the future: {block:?}");
-        // Of a block in pieces the first one has the request.
+        assert!(block.time <= snapshot.read_at, "a time in the future: {block:?}");
+        // The first piece of a stitched block has the request.
         let fits = block.requested <= block.size || segment.kind == SegmentKind::Stitched;
         let fingerprint = (block.stream, block.requested > 0 && fits);
         match block.state {
@@ -65,7 +65,7 @@ fn segment(snapshot: &Snapshot, map: &SegmentMap) {
             BlockState::Part | BlockState::PendingFree | BlockState::Unknown(_) => panic!("{block:?} in {segment:?}"),
         }
         if block.requested > 0 {
-            // A string that came after the strings were read is not known yet.
+            // A string that was interned after the strings were read is not known yet.
             let tag = snapshot.string(block.tag);
             assert!(["", tag_of(block.requested)].contains(&tag), "{tag}: {block:?}");
         }
@@ -119,24 +119,27 @@ fn figures(stats: &DeviceStats, segments: SegmentMode) {
             "{pool:?}"
         );
         let bytes = [&pool.requested_bytes, &pool.allocated_bytes, &pool.active_bytes].map(|stat| stat.current);
-        assert!(bytes[0].max(bytes[1]) <= bytes[2], "figures of two moments: {pool:?}");
+        assert!(bytes[0].max(bytes[1]) <= bytes[2], "figures from two moments: {pool:?}");
     }
-    // Small requests may have memory of the large pool where that is stitched.
+    // Small requests may use memory of the large pool if that is stitched.
     let apart = [&stats.small, &stats.large, &all];
     for pool in &apart[if segments == SegmentMode::Stitched { 2 } else { 0 }..] {
         let used = pool.active_bytes.current + pool.inactive_split_bytes.current;
-        assert!(used <= pool.reserved_bytes.current, "figures of two moments: {pool:?}");
+        assert!(
+            used <= pool.reserved_bytes.current,
+            "figures from two moments: {pool:?}"
+        );
     }
 }
 
-/// A look that began after these events shows what the events say, up to the operation under way. Returns the blocks in use
-/// that are not shown, which only the end of a publisher in the middle of a change can cause.
+/// Checks that a read that began after these events matches the events, except for the operation in progress. Returns the blocks in use
+/// that are not shown. Only a kill in the middle of a change can cause such blocks.
 pub(crate) fn assert_told(snapshot: &Snapshot, model: &Model, before: &Heads) -> Vec<Held> {
     let held = |block: &Block| matches!(block.state, BlockState::Allocated | BlockState::PendingFree);
     let in_use = |block: &&Block| held(block) && !stitched::is_further_piece(block);
     let blocks = snapshot.devices.iter().flat_map(|device| device.blocks());
     let shown: BTreeMap<u64, &Block> = blocks.filter(in_use).map(|block| (block.addr, block)).collect();
-    // What an event says was done is done once its ring has another.
+    // The operation of an event is complete once its ring has another event.
     let over = |event: Option<When>| event.is_some_and(|when| before.is_over(when));
     let held: Vec<&Held> = model.in_use_since(before).collect();
     let mut held_at: BTreeMap<u64, Vec<&Held>> = BTreeMap::new();
@@ -171,14 +174,14 @@ fn is(block: &Block, held: &Held) -> bool {
         && (block.stream, block.tag, block.segment, block.pool) == (born.stream, born.tag, born.segment, born.pool)
 }
 
-/// What the end of a publisher left: all but the one operation that it interrupted, which the last event names.
+/// Checks what a killed publisher left: everything except the one interrupted operation, which the last event names.
 pub(crate) fn assert_black_box(snapshot: &Snapshot, model: &Model) -> bool {
     let missing = assert_told(snapshot, model, &model.heads());
     let maps = || snapshot.devices.iter().flat_map(|device| &device.segments);
     let torn: Vec<_> = maps().filter(|map| !map.complete).collect();
-    // Structure is the publisher's own business; what a lane was doing is one block.
+    // Only the publisher's own ring changes the structure. An operation of a lane concerns one block.
     let last = model.last.get(&None).copied().unwrap_or_default();
-    assert!(torn.len() <= 1, "{} segments were open at once", torn.len());
+    assert!(torn.len() <= 1, "{} segments were being changed at once", torn.len());
     assert!(
         missing.len() <= 1,
         "{missing:?} are not shown; the last event: {last:?}"
@@ -187,7 +190,7 @@ pub(crate) fn assert_black_box(snapshot: &Snapshot, model: &Model) -> bool {
         let there = torn.iter().any(|map| map.slot == held.born.segment);
         assert!(
             there,
-            "{held:?} is not shown, in a segment that is whole; the last event: {last:?}"
+            "{held:?} is not shown, in a segment that is complete; the last event: {last:?}"
         );
         assert!(
             last.kind == EventKind::Remap || model.last.values().any(|last| last.segment == held.born.segment),

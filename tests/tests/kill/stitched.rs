@@ -1,5 +1,5 @@
-//! Blocks that are stitched from pieces: a map shows the pieces where their memory is at home, the first one with the request; events
-//! say where the whole is used, in a view. So a block and its event are matched by what was asked for, and the pieces by their bytes.
+//! Blocks that are stitched from pieces. A map shows each piece in the segment that owns its memory, and the first piece has the request.
+//! Events have the address of the whole block, in a view. So a block and its event are matched by the request, and pieces by their bytes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::workload::TAGS;
 /// The largest request of the small pool.
 const SMALL_MAX: u64 = 1 << 20;
 
-/// What a first piece has of its request: bytes, stream, tag, segment and pool.
+/// What a first piece stores of its request: bytes, stream, tag, segment and pool.
 type Request = (u64, u64, StringId, u32, PoolId);
 
 fn asked(block: &Block) -> Request {
@@ -32,18 +32,18 @@ fn homes(snapshot: &Snapshot) -> impl Iterator<Item = &SegmentMap> {
     maps(snapshot).filter(|map| map.segment.kind == SegmentKind::Stitched)
 }
 
-/// Whether a block of another pool may be in a segment: a small request in stitched memory.
+/// Returns whether a block is a small request in stitched memory, which may be in a segment of another pool.
 pub(crate) fn may_be_of(block: &Block, segment: &Segment) -> bool {
     let held = block.requested > 0 && block.requested <= SMALL_MAX;
     segment.kind == SegmentKind::Stitched && block.pool == PoolId::SMALL && (held || is_further_piece(block))
 }
 
-/// Whether a block is a piece of a stitched one, and not the first.
+/// Returns whether a block is a piece of a stitched block, but not the first.
 pub(crate) fn is_further_piece(block: &Block) -> bool {
     block.state == BlockState::Part || block.state == BlockState::PendingFree && block.requested == 0
 }
 
-/// Rules of every further piece.
+/// Checks rules that every further piece follows.
 pub(crate) fn assert_part(snapshot: &Snapshot, block: &Block) {
     let tag = snapshot.string(block.tag);
     assert!(
@@ -52,33 +52,36 @@ pub(crate) fn assert_part(snapshot: &Snapshot, block: &Block) {
     );
 }
 
-/// Blocks that nobody holds at their address: first pieces.
+/// First pieces: blocks in use for which no event has the same address.
 #[derive(Default)]
 pub(crate) struct Firsts<'a>(BTreeMap<Request, Vec<&'a Block>>);
 
 impl<'a> Firsts<'a> {
-    /// `held` there are others.
+    /// Adds a block at whose address only the blocks `held` are in use.
     pub(crate) fn add(&mut self, snapshot: &Snapshot, block: &'a Block, held: &[&Held]) {
         let home = homes(snapshot).any(|map| map.slot == block.segment);
-        assert!(home, "nobody holds {block:?}: {held:?}");
+        assert!(home, "no event matches {block:?}: {held:?}");
         self.0.entry(asked(block)).or_default().push(block);
     }
 
-    /// Each is the first piece of a block that may be `held`.
+    /// Checks that each is the first piece of one of the blocks `held`.
     pub(crate) fn assert_held(&self, held: &[&Held], may_be: impl Fn(&Block, &Held) -> bool) {
         for (request, firsts) in &self.0 {
             let theirs: Vec<&&Held> = held.iter().filter(|held| born(held) == *request).collect();
             for first in firsts {
                 let is = |held: &&&Held| first.size <= held.born.size && may_be(first, held);
-                assert!(theirs.iter().any(is), "nobody holds {first:?}: {theirs:?}");
+                assert!(theirs.iter().any(is), "no event matches {first:?}: {theirs:?}");
             }
-            assert!(firsts.len() <= theirs.len(), "{firsts:?} are of {theirs:?}");
+            assert!(
+                firsts.len() <= theirs.len(),
+                "more first pieces than blocks: {firsts:?} of {theirs:?}"
+            );
         }
     }
 }
 
-/// Every piece is a part of a block that is held: there are as many bytes of a stream and tag as such blocks have. Some may be on their
-/// way in or out.
+/// Checks that every piece is a part of a block that is held: the pieces of a stream and tag have as many bytes as such blocks. The blocks
+/// `passing` may or may not be shown.
 pub(crate) fn assert_bytes(snapshot: &Snapshot, lasting: &[&Held], passing: &[&Held]) {
     for map in homes(snapshot).filter(|map| map.complete) {
         let mut shown: BTreeMap<(u64, StringId), u64> = BTreeMap::new();
@@ -103,13 +106,13 @@ pub(crate) fn assert_bytes(snapshot: &Snapshot, lasting: &[&Held], passing: &[&H
             let (shown, least, more) = (of(&shown), of(&least), of(&more));
             assert!(
                 shown >= least && shown <= least + more,
-                "{shown} bytes of stream and tag {owner:?} in pieces, of {least} and {more} on their way"
+                "{shown} bytes of stream and tag {owner:?} in pieces, not between {least} and {more} more"
             );
         }
     }
 }
 
-/// The ones among `held` that are no block's first piece among those `shown`.
+/// Returns the blocks `held` that have no first piece among those `shown`.
 pub(crate) fn missing<'a>(shown: impl Iterator<Item = &'a &'a Block>, held: Vec<&Held>) -> Vec<Held> {
     let mut firsts: BTreeMap<Request, usize> = BTreeMap::new();
     for block in shown {
@@ -126,7 +129,7 @@ pub(crate) fn missing<'a>(shown: impl Iterator<Item = &'a &'a Block>, held: Vec<
     missing.into_iter().cloned().collect()
 }
 
-/// Pieces that a map shows beside first ones.
+/// Counts the pieces in all maps that are not first ones.
 pub(crate) fn parts(snapshot: &Snapshot) -> u64 {
     let blocks = maps(snapshot).flat_map(|map| &map.blocks);
     blocks.filter(|block| block.state == BlockState::Part).count() as u64

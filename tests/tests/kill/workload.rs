@@ -1,7 +1,7 @@
-//! The victim: a program that embeds the allocator, on two devices, and does at random what programs do with it.
+//! The victim: a program that embeds the allocator on two devices, and makes random calls as programs do.
 //!
-//! What is asked for says on which stream, under which tag and with which history: who reads a block can tell whether all of it
-//! was written together.
+//! The size of a request decides its stream, its tag and whether a second stream uses it. So a reader can tell whether all fields of a
+//! block were written together.
 
 use std::time::Duration;
 
@@ -12,34 +12,34 @@ use gpumem_tests::Random;
 const MIB: u64 = 1 << 20;
 /// Devices of one victim, each with its allocator and channel.
 pub(crate) const DEVICES: u32 = 2;
-/// Operations after which a victim waits for its end. So it never publishes more events than [`RING`].
+/// Operations after which a victim only waits to be killed, so that it never publishes more events than [`RING`].
 const OPERATIONS: u32 = 5_000;
-/// Events that a channel keeps, where none are to be lost.
+/// Events that a channel keeps if none may be lost.
 pub(crate) const RING: u32 = 16_384;
 
-/// The stream of a request of `requested` bytes.
+/// Returns the stream of a request of `requested` bytes.
 pub(crate) fn stream_of(requested: u64) -> u64 {
     requested % 3
 }
 
 pub(crate) const TAGS: [&str; 5] = ["weights", "gradients", "activations", "optimizer", "workspace"];
 
-/// Its tag.
+/// Returns the tag of a request of `requested` bytes.
 pub(crate) fn tag_of(requested: u64) -> &'static str {
     TAGS[requested as usize % TAGS.len()]
 }
 
-/// Whether another stream uses it too, so that it waits for that one when it is freed.
+/// Returns whether a second stream uses such a block, so that it waits for that stream when it is freed.
 pub(crate) fn waits(requested: u64) -> bool {
     requested % 8 == 5
 }
 
-/// Where the memory of a seed's victim is.
+/// Returns the kind of segments of a seed's victim.
 pub(crate) fn segments_of(seed: u64) -> SegmentMode {
     [SegmentMode::Plain, SegmentMode::Virtual, SegmentMode::Stitched][seed as usize % 3]
 }
 
-/// Whether the channels of a seed's victim keep every event.
+/// Returns whether the channels of a seed's victim keep every event.
 pub(crate) fn every_event(seed: u64) -> bool {
     !seed.is_multiple_of(7)
 }
@@ -61,7 +61,7 @@ pub(crate) fn publish(seed: u64, small_ring: bool) {
     }
 }
 
-/// Small ones are many, but where large ones are stitched.
+/// Returns a random size. Small ones are more likely, except with stitched segments.
 fn size(segments: SegmentMode, random: &mut Random) -> u64 {
     let likely = match segments {
         SegmentMode::Stitched => [0, 1, 2, 3, 3, 3, 3, 4],
@@ -130,7 +130,7 @@ impl Program {
     }
 
     fn take(&mut self, random: &mut Random) {
-        // Mostly what was asked for before: the cache has it.
+        // Mostly a size that was requested before, which the cache has.
         let usual = self.usual[random.below(self.usual.len() as u64) as usize];
         let bytes = if random.below(8) == 0 {
             size(self.segments, random)

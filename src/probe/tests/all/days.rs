@@ -1,5 +1,5 @@
-//! What a dashboard does for days must not pile anything up. In a process of its own, so that the counts are only its
-//! own.
+//! A dashboard that runs for days must not leak memory, files or threads. The test has a process of its own, so that it counts only its own
+//! resources.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Anonymous resident memory in KiB.
+/// Returns the anonymous resident memory in KiB.
 fn memory() -> i64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:")).unwrap();
@@ -24,7 +24,7 @@ fn memory() -> i64 {
 }
 
 #[test]
-fn thousands_of_samples_leave_nothing_behind() {
+fn thousands_of_samples_leak_nothing() {
     alone("days::inner_takes_thousands_of_samples", &[]);
 }
 

@@ -1,4 +1,4 @@
-//! The probe's NVML side against a library that plays scenarios.
+//! The probe's NVML side, with a fake library that plays scenarios.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ struct Stage {
     _folder: tempfile::TempDir,
 }
 
-/// A machine that plays `scenario`, with a driver that lacks the functions named.
+/// Returns a machine that plays `scenario`, with a driver that lacks these functions.
 fn old_stage(scenario: &str, lacking: &[&str]) -> Stage {
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeNvml::install(folder.path(), scenario).unwrap();
@@ -134,7 +134,7 @@ fn process_lists_of_older_drivers() {
         "nvmlDeviceGetGraphicsRunningProcesses_v3",
     ];
     assert_eq!(old_stage(text, &lacking).nvml.sample().gpus[0].processes, newest);
-    // Before instances there were no fields for them.
+    // Records had no fields for instances before MIG.
     let oldest = [
         "nvmlDeviceGetComputeRunningProcesses_v3",
         "nvmlDeviceGetGraphicsRunningProcesses_v3",
@@ -142,7 +142,7 @@ fn process_lists_of_older_drivers() {
         "nvmlDeviceGetGraphicsRunningProcesses_v2",
     ];
     assert_eq!(old_stage(text, &oldest).nvml.sample().gpus[0].processes, newest);
-    // The first drivers of R535: larger records under the same name.
+    // The first drivers of R535 use larger records under the same name.
     let r535 = format!("{text};process_bytes=32");
     let mut stage = old_stage(&r535, &["nvmlDeviceGetRunningProcessDetailList"]);
     assert_eq!(stage.nvml.sample().gpus[0].processes, newest);
@@ -150,7 +150,7 @@ fn process_lists_of_older_drivers() {
 }
 
 #[test]
-fn what_may_not_be_seen_says_so() {
+fn figures_without_permission_say_so() {
     let mut stage = stage("gpu0.processes=no_permission;gpu0.memory=no_permission");
     let gpu = stage.nvml.sample().gpus.remove(0);
     assert_eq!(
@@ -184,9 +184,9 @@ fn memory_v1_counts_the_drivers_share_as_used_and_says_so() {
     assert_eq!(gpu.host, None);
 }
 
-/// The host's own figures had an idle GPU use what the host's programs do.
+/// Taken from the host's own figures, an idle GPU once seemed to use what the host's programs use.
 #[test]
-fn memory_that_is_the_hosts() {
+fn memory_that_is_shared_with_the_host() {
     for memory in ["memory=not_supported", "total=0;gpu0.reserved=0"] {
         let gb10 = format!("gpu0.name=NVIDIA GB10;gpu0.{memory}");
         let mut stage = stage(&format!(
@@ -205,9 +205,9 @@ fn memory_that_is_the_hosts() {
     }
 }
 
-/// A card of its own showed the host's memory as its own.
+/// A discrete card once showed the host's memory as its own.
 #[test]
-fn a_card_that_does_not_tell_its_memory_is_not_given_the_hosts() {
+fn a_card_without_memory_figures_does_not_show_the_hosts() {
     let gpu = stage("gpu0.memory=not_supported").nvml.sample().gpus.remove(0);
     assert_eq!((gpu.memory, gpu.host), (Reading::NotSupported, None));
     let gpu = stage("gpu0.total=0;gpu0.reserved=0").nvml.sample().gpus.remove(0);
@@ -215,9 +215,9 @@ fn a_card_that_does_not_tell_its_memory_is_not_given_the_hosts() {
     assert!(why.starts_with("not reported") && gpu.host.is_none(), "{why}");
 }
 
-/// One sum that did not come out discarded all figures, and shares above the whole were shown.
+/// One impossible sum once discarded all figures, and percentages above 100 were shown.
 #[test]
-fn a_figure_that_cannot_be_takes_no_other_with_it() {
+fn an_impossible_figure_does_not_discard_the_others() {
     const MAD: u64 = u64::MAX;
     let memory = |scenario: &str| *stage(scenario).nvml.sample().gpus[0].memory.value().unwrap();
     let mad_used = memory(&format!("gpu0.used={MAD};gpu0.free=79G"));
@@ -232,7 +232,7 @@ fn a_figure_that_cannot_be_takes_no_other_with_it() {
         },
     };
     assert_eq!(mad_used, expected);
-    // What is free is NVML's own word: it was recomputed.
+    // The free bytes are NVML's own figure. They were once recomputed.
     let free = memory("gpu0.used=1G;gpu0.free=70G");
     assert_eq!((free.used, free.free), (Some(1 << 30), Some(70 << 30)));
     let nothing = memory(&format!("gpu0.used={MAD}"));
@@ -264,7 +264,7 @@ fn mig_devices_have_memory_and_processes_of_their_own() {
     assert!(stage.nvml.sample().gpus[0].mig.is_empty());
 }
 
-/// Pids and instances of the processes on each MIG device, and on the GPU aside from them.
+/// Returns pids and instances of the processes on each MIG device, and then of the GPU's other processes.
 fn listed(gpu: &Gpu) -> Vec<Vec<(u32, Option<u32>)>> {
     let lists = gpu.mig.iter().map(|part| &part.processes).chain([&gpu.processes]);
     let told =
@@ -279,14 +279,14 @@ fn a_process_on_two_mig_devices_is_on_both() {
     let expected = [vec![(10, Some(1))], vec![(10, Some(2))], vec![(12, None)]];
     assert_eq!(listed(&gpu), expected);
     assert_eq!(gpu.mig[1].processes.value().unwrap()[0].used, Reading::Value(6 * MIB));
-    // Users who are no administrators see those of the MIG devices.
+    // Users who are not administrators only see the processes of the MIG devices.
     let scenario = format!("{scenario};gpu0.whole_list=no_permission");
     let gpu = stage(&scenario).nvml.sample().gpus.remove(0);
     assert_eq!(listed(&gpu), [vec![(10, Some(1))], vec![(10, Some(2))], vec![]]);
     assert_eq!(gpu.all_processes().count(), 2);
 }
 
-/// Who has its context in a server of MPS was not listed, or looked like any other.
+/// A process with its context in an MPS server was once not listed, or looked like any other.
 #[test]
 fn clients_of_mps_are_listed_and_marked() {
     let scenario = "gpu0.process=10:5M:compute;gpu0.process=11:6M:mps;gpu0.process=12:7M:compute+mps";
@@ -307,7 +307,7 @@ fn clients_of_mps_are_listed_and_marked() {
             "{lacking:?}"
         );
     }
-    // A driver without any of them.
+    // A driver that has none of the functions.
     let all = ["_v3", "_v2", ""].map(|version| format!("nvmlDeviceGetMPSComputeRunningProcesses{version}"));
     let gpu = old_stage(scenario, &all.each_ref().map(String::as_str))
         .nvml
@@ -322,7 +322,7 @@ fn mig_may_be_switched_on_later() {
     let mut stage = stage("");
     assert!(stage.nvml.sample().gpus[0].mig.is_empty());
     stage.fake.play("gpu0.mig=7").unwrap();
-    // A slow round may have been under way before the change: the second one cannot have been.
+    // A slow round may have begun before the change. The second one cannot have.
     let seen = (0..3)
         .find(|_| stage.nvml.wait_for_slow(Duration::from_secs(60)) && stage.nvml.sample().gpus[0].mig.len() == 7);
     assert!(seen.is_some());
@@ -351,9 +351,9 @@ fn a_lost_gpu_keeps_its_row_and_last_figures() {
     assert_eq!(back.gpus[1].memory.value().unwrap().used.unwrap(), 3072 * MIB);
 }
 
-/// NVML went on giving its handle, and its name and UUID were overwritten with nothing.
+/// NVML still returned the card's handle, and its name and UUID were overwritten with nothing.
 #[test]
-fn a_card_that_answers_nothing_more_keeps_who_it_is() {
+fn a_card_that_stops_answering_keeps_its_identity() {
     for (key, code, words) in [
         ("answers", "lost", "GPU is lost"),
         ("answers", "reset_required", "GPU requires reset"),
@@ -385,7 +385,7 @@ fn a_card_that_answers_nothing_more_keeps_who_it_is() {
     }
 }
 
-/// Its library is loaded anew, and knew nothing of the cards that do not come back.
+/// The library is loaded again, and cards that do not come back were once forgotten.
 #[test]
 fn cards_are_remembered_when_the_driver_is_loaded_again() {
     let mut first = stage("gpus=2;gpu1.used=2G");
@@ -402,7 +402,7 @@ fn cards_are_remembered_when_the_driver_is_loaded_again() {
     assert_eq!(sample.gpus.len(), 2);
 }
 
-/// `--device GPU-...` of a card that was lost before anybody looked found nothing.
+/// `--device GPU-...` once found nothing for a card that was lost before the first sample.
 #[test]
 fn the_kernel_module_names_a_card_that_was_lost_before() {
     let root = tempfile::tempdir().unwrap();
@@ -432,7 +432,7 @@ fn the_kernel_module_names_a_card_that_was_lost_before() {
         ("NVIDIA A100", "00000000:02:00.0")
     );
     assert_eq!(gpu.uuid.unwrap()[..4], [0x22; 4]);
-    // Where the two count differently nobody knows which is which.
+    // If NVML and the kernel module count different numbers of GPUs, they cannot be matched.
     let gpu = second("gpus=3;gpu1.state=lost");
     assert_eq!((gpu.name.as_str(), gpu.uuid), ("", None));
 }
@@ -465,7 +465,7 @@ fn a_gpu_is_followed_when_the_numbers_shift() {
     let mut stage = stage(&format!("gpus=2;gpu0.{a};gpu0.used=1G;gpu1.{b};gpu1.used=2G"));
     let names = |s: &gpumem_probe::NvmlSample| s.gpus.iter().map(|g| g.uuid.unwrap()[0]).collect::<Vec<_>>();
     assert_eq!(names(&stage.nvml.sample()), [0xaa, 0xbb]);
-    // The first is pulled: the second is number 0 now.
+    // The first is removed, so the second is number 0 now.
     stage.fake.play(&format!("gpus=1;gpu0.{b};gpu0.used=3G")).unwrap();
     let sample = stage.nvml.sample();
     assert_eq!(names(&sample), [0xbb, 0xaa]);
@@ -476,7 +476,7 @@ fn a_gpu_is_followed_when_the_numbers_shift() {
     assert_eq!((sample.gpus[0].index, &sample.gpus[0].state), (0, &GpuState::Present));
     assert_eq!(sample.gpus[0].memory.value().unwrap().used.unwrap(), 3072 * MIB);
     assert_eq!(sample.gpus[1].memory.value().unwrap().used.unwrap(), 1024 * MIB);
-    // Another is put in before it.
+    // Another is inserted before it.
     stage.fake.play(&format!("gpus=2;gpu0.{c};gpu1.{b}")).unwrap();
     let sample = stage.nvml.sample();
     assert_eq!(
@@ -503,9 +503,9 @@ fn hostile_texts_and_ids_are_harmless() {
     assert_eq!(gpu.memory.value().unwrap().total, 81559 * MIB);
 }
 
-/// The wrapper does not hand it on.
+/// The wrapper crate does not pass the bytes on.
 #[test]
-fn a_name_that_is_not_utf8_is_said_to_be_so() {
+fn a_name_that_is_not_utf8_says_so() {
     let gpu = stage("gpu0.name=card\\xff").nvml.sample().gpus.remove(0);
     assert_eq!(gpu.name, "the driver's text is not UTF-8");
     assert_eq!(gpu.memory.value().unwrap().total, 81559 * MIB);
@@ -554,7 +554,7 @@ fn only_an_absent_library_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let load = |path: &Path| Nvml::load(Some(path)).err();
     assert_eq!(load(&folder.path().join("libnvidia-ml.so.1")), Some(NvmlState::Missing));
-    // Container runtimes leave empty files behind.
+    // Container runtimes may leave an empty file in place of the library.
     for bytes in [&b""[..], b"not a library", b"\x7fELF\x02\x01\x01"] {
         let file = folder.path().join("libnvidia-ml.so.1");
         std::fs::write(&file, bytes).unwrap();
@@ -573,7 +573,7 @@ fn only_an_absent_library_is_missing() {
 
 #[test]
 fn the_environment_can_name_another_library() {
-    // The environment is the whole process's.
+    // The environment belongs to the whole process, so the test has one of its own.
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeNvml::install(folder.path(), "gpus=5").unwrap();
     for (test, library) in [
@@ -600,7 +600,7 @@ fn inner_sees_no_library() {
 
 #[test]
 fn slow_queries_do_not_delay_samples() {
-    // A round of PCIe queries takes 20 s here: 200 samples are done while the first is under way.
+    // A round of PCIe queries takes 20 s here. 200 samples are done during the first round.
     let mut stage = stage("gpu0.pcie_delay_ms=10000");
     for used in 0..200 {
         stage
@@ -625,7 +625,7 @@ fn slow_figures_arrive_with_their_age() {
         (Reading::Value(5_000), Reading::Value(1_200_000_000))
     );
     let first = gpu.pcie_age.unwrap();
-    // A lost GPU's figures grow old.
+    // A lost GPU's figures get older.
     stage.fake.play("gpus=2;gpu1.state=lost").unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let gpu = stage.nvml.sample().gpus.remove(1);

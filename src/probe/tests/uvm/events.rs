@@ -1,4 +1,4 @@
-//! What events say.
+//! What the events of a watched process say.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use gpumem_probe::{BLOCK, BlockMoves, Cause, Direction, Events, Moves, Target, U
 
 use crate::stage::{Process, Stage, run_until};
 
-/// Lets the watch run until the events say something.
+/// Runs the watch until the events satisfy `is`.
 fn events_when(watch: &mut UvmWatch, what: &str, is: impl Fn(&Events) -> bool) -> Events {
     let mut found = None;
     run_until(watch, what, |watch| {
@@ -24,7 +24,7 @@ fn listen(stage: &Stage) -> (Process, Target, UvmWatch) {
     (target, who, watch)
 }
 
-/// Sums of the events that an H200 was seen to give.
+/// The sums of events recorded on an H200 are right.
 pub(crate) fn recorded_events() {
     let stage = Stage::new(include_str!("../../../../tests/fake-uvm/fixtures/ping-pong.scenario"));
     let (_target, who, mut watch) = listen(&stage);
@@ -112,10 +112,10 @@ pub(crate) fn dropped_events() {
     assert!([10, 11].contains(&events.sums.dropped), "{:?}", events.sums);
 }
 
-/// Whatever the driver writes, the helper lives and says what it understands.
+/// Whatever the driver writes, the helper keeps running and reports what it understands.
 pub(crate) fn hostile_entries() {
     let mut scenario = String::new();
-    // A generator is enough: each byte of the entries takes many values.
+    // A simple generator is enough to give each byte of the entries many values.
     let mut state = 1u64;
     let mut byte = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -123,7 +123,7 @@ pub(crate) fn hostile_entries() {
     };
     for n in 0..2000 {
         let mut entry: Vec<u8> = (0..64).map(|_| byte()).collect();
-        // Half of them of the types that are taken.
+        // Half of them have types that the helper takes.
         if n % 2 == 0 {
             entry[0] = [1, 2, 3, 10, 11, 13][n / 2 % 6];
         }
@@ -133,7 +133,7 @@ pub(crate) fn hostile_entries() {
         });
         writeln!(scenario, "0 event raw={hex}").unwrap();
     }
-    // A flood that fills the queue, and what is still understood after it, as often as it may be dropped.
+    // A flood that fills the queue, and then an event that is still understood, repeated because it may be dropped.
     scenario += "1 event map_remote times=300000\n";
     for at in (100..4000).step_by(100) {
         writeln!(

@@ -1,6 +1,6 @@
-//! The watch over managed memory, its helper process and real processes that are watched, in front of a fake driver.
+//! The watch over managed memory, its helper process and real watched processes, with a fake driver.
 //!
-//! This program is all of them: its first argument says which. Without one it runs the tests.
+//! This program plays all of them: its first argument says which. Without one it runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod events;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Test = (&'static str, fn());
 
-/// Makes a test of each function.
+/// Makes the table of tests: each function with its name.
 macro_rules! tests {
     ($($module:ident: $($name:ident),+;)+) => {
         &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name as fn())),+),+]
@@ -46,7 +46,7 @@ fn main() {
         return tests.iter().for_each(|(name, _)| println!("{name}: test"));
     }
     let failed = Mutex::new(Vec::new());
-    // Those that look at the clock first, by themselves.
+    // Tests that measure time run first, one at a time.
     let (timed, others): (Vec<&Test>, Vec<&Test>) = tests.iter().partition(|(name, _)| name.starts_with("release"));
     run(&timed, 2, &failed);
     run(&others, 3, &failed);
@@ -54,7 +54,7 @@ fn main() {
     assert!(failed.is_empty(), "failed: {}", failed.join(", "));
 }
 
-/// Runs tests on as many threads.
+/// Runs tests on this many threads.
 fn run(tests: &[&Test], threads: usize, failed: &Mutex<Vec<&str>>) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

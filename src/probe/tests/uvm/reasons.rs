@@ -1,4 +1,4 @@
-//! Why a process is not watched, as a sentence.
+//! The messages that say why a process is not watched.
 
 use std::fs::{Permissions, remove_file, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use gpumem_probe::Target;
 
 use crate::stage::{Process, Stage, copy_into, start_time, use_driver, why_off};
 
-/// Somebody without rights.
+/// The id of a user without rights.
 const NOBODY: u32 = 65_534;
 
 fn why(stage: &Stage, target: Target) -> String {
@@ -43,7 +43,7 @@ pub(crate) fn processes() {
     assert_eq!(why(&stage, idle.target()), NO_UVM);
     let other_descriptor = stage.target_with(&["0", "only-lifetime"]);
     assert_eq!(why(&stage, other_descriptor.target()), NO_UVM);
-    // A pid that another process has now, and one that nobody has.
+    // A pid that another process has now, and one that no process has.
     let mut target = stage.target();
     let mut earlier = target.target();
     earlier.start_time -= 1;
@@ -127,7 +127,7 @@ pub(crate) fn other_users() {
     let target = stage.target();
     assert_eq!(why(&stage, target.target()), OTHER);
 
-    // A process of the same user, with a device that is closed to it.
+    // A process of the same user, and a device that this user may not open.
     set_permissions(stage.root().join("dev/nvidia-uvm"), Permissions::from_mode(0o666)).unwrap();
     set_permissions(stage.fake.tools(), Permissions::from_mode(0o600)).unwrap();
     let own = {

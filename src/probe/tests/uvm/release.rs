@@ -1,4 +1,4 @@
-//! No tracker stays open after its process has ended: it would keep the process's GPU memory from everybody.
+//! No tracker stays open after its process has ended: the process's GPU memory would not be released.
 
 use std::io::Write;
 use std::process::Command;
@@ -10,13 +10,13 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::stage::{LONG, Process, Stage, run_until, signal, stat, until_on, wait_for};
 
-/// How long a tracker may stay open after its process has ended. The helper looks whether a process was replaced every 50 ms, and the
-/// watch gives the helper 50 ms; the rest is usually below 5 ms.
+/// How long a tracker may stay open after its process has ended. The helper checks every 50 ms whether a process was replaced, and the
+/// watch gives the helper 50 ms. The rest is usually below 5 ms.
 const LIMIT: Duration = Duration::from_millis(100);
-/// A busy machine runs a process late now and then. A tracker that is forgotten is open every time.
+/// How often a measurement is tried. A busy machine sometimes runs a process late, but a tracker that is leaked is open every time.
 const TRIES: usize = 5;
 
-/// Asserts that it takes no longer than [`LIMIT`].
+/// Asserts that an attempt takes no longer than [`LIMIT`].
 fn in_time(what: &str, attempt: impl Fn() -> Duration) {
     let mut times = Vec::new();
     while times.len() < TRIES {
@@ -29,7 +29,7 @@ fn in_time(what: &str, attempt: impl Fn() -> Duration) {
     panic!("{what}: a tracker was open for {times:?}");
 }
 
-/// How long it takes until no process has the tools device open.
+/// Returns how long it takes until no process has the tools device open.
 fn until_released(stage: &Stage, helpers: &[u32]) -> Duration {
     let begin = Instant::now();
     loop {
@@ -101,7 +101,7 @@ fn time_of(end: End, meanwhile: Meanwhile) -> Duration {
         End::ReplacedBySame => target.order("exec-same"),
     }
     let time = until_released(&stage, &helpers);
-    // Whoever watches goes on with others, unless the helper was so late that it has been ended.
+    // The watcher goes on with other processes, unless the helper was so late that the watch ended it.
     if meanwhile == Meanwhile::Nothing && time < LIMIT / 4 {
         watcher.watch(&[&other]);
         assert_eq!(stage.helpers(), helpers);
@@ -125,7 +125,7 @@ pub(crate) fn watchers_that_are_killed() {
         wait_for("no helper is left", || stage.helpers().is_empty());
         time
     });
-    // One whose helper waits for nothing but a message.
+    // A watcher whose helper waits for a message only.
     let stage = Stage::new("");
     let idle = Process::start("as-idle", stage.root(), &[]);
     let mut watcher = stage.watcher();
@@ -136,7 +136,7 @@ pub(crate) fn watchers_that_are_killed() {
     wait_for("no helper is left", || stage.helpers().is_empty());
 }
 
-/// A stopped helper does not see that its watcher is gone, and nobody is left who would kill it.
+/// A stopped helper does not notice that its watcher is gone, and no other process kills it.
 pub(crate) fn stopped_helper_without_watcher() {
     in_time("both", || {
         let stage = Stage::new("");
@@ -153,7 +153,7 @@ pub(crate) fn stopped_helper_without_watcher() {
     });
 }
 
-/// Ctrl-Z stops the watcher and not its helper. When the terminal is closed, both end.
+/// Ctrl-Z stops the watcher but not its helper. When the terminal is closed, both end.
 pub(crate) fn terminal_stops_and_hangs_up() {
     in_time("the watcher is stopped by its terminal", || {
         let stage = Stage::new("");
@@ -195,7 +195,7 @@ pub(crate) fn terminal_stops_and_hangs_up() {
     });
 }
 
-/// The helper was told to leave it alone, and is stopped before it does.
+/// The helper is asked to stop watching a process, and is stopped by a signal before it does.
 pub(crate) fn one_that_is_no_longer_watched() {
     in_time("a helper that does not hear", || {
         let stage = Stage::new("");

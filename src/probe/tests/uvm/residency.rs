@@ -9,7 +9,7 @@ pub(crate) fn pages() {
     const PAGES: u64 = 2048;
     let stage = Stage::new("");
     let mut target = stage.target();
-    // The driver's own, at a low address.
+    // The driver's own mapping, at a low address.
     target.say(&format!("map {} 512", 0x2_0000_0000u64));
     target.say(&format!("map {START} {PAGES}"));
     let mut memory = ManagedMemory::new(Root::at(stage.root()));
@@ -20,7 +20,7 @@ pub(crate) fn pages() {
     };
     assert_eq!((&map.ranges[..], map.left_out), (&[range][..], 0));
 
-    // Present pages of each 256.
+    // Counts the present pages of each group of 256.
     let mut present = |pid| {
         let read = memory.residency(pid, &map.ranges).unwrap();
         let spans = &read[0].spans;
@@ -33,11 +33,11 @@ pub(crate) fn pages() {
     assert_eq!(present(target.pid()), [256, 0, 256, 256, 0, 0, 0, 0]);
     target.say(&format!("touch {START} 300 301"));
     assert_eq!(present(target.pid()), [256, 1, 256, 256, 0, 0, 0, 0]);
-    // It is looked at without a tracker.
+    // Residency needs no tracker.
     assert_eq!(stage.fake.requests().unwrap(), []);
 }
 
-/// The parameters of a machine with an H200, as they were read there.
+/// The module's parameters were recorded on a machine with an H200.
 pub(crate) fn recorded_policy() {
     let stage = Stage::new("");
     let expected = UvmPolicy {

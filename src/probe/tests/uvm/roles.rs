@@ -16,7 +16,7 @@ use rustix::termios::tcsetpgrp;
 
 use crate::stage;
 
-/// Plays the role that the arguments name; `false` where they name none.
+/// Plays the role that the arguments name. Returns `false` if they name none.
 pub(crate) fn play(arguments: &[String]) -> bool {
     let Some((role, rest)) = arguments.split_first() else {
         return false;
@@ -37,9 +37,9 @@ fn lines() -> impl Iterator<Item = String> {
     std::io::stdin().lock().lines().map_while(Result::ok)
 }
 
-/// A process with managed memory, which ends with its standard input.
+/// Plays a process with managed memory, which ends with its standard input.
 fn target(root: &Path, space: &str, more: &[&str]) {
-    // Where Yama lets a process trace its own children only.
+    // Needed where Yama lets a process trace its own children only.
     let _ = set_ptracer(PTracer::Any);
     let lifetime = more
         .contains(&"lifetime")
@@ -65,7 +65,7 @@ fn target(root: &Path, space: &str, more: &[&str]) {
                 continue;
             }
             "exit" => exit(0),
-            // The new program opens the driver at once, and gets the same descriptor.
+            // The new program opens the driver at once and gets the same descriptor number.
             "exec-same" => replace("as-target", &[root.to_str().unwrap(), space]),
             "exec" => replace("as-idle", &[]),
             _ => panic!("{line}"),
@@ -86,7 +86,7 @@ fn target_without_driver() {
     lines().for_each(drop);
 }
 
-/// A process that watches others, as a dashboard does.
+/// Plays a process that watches others, as a dashboard does.
 fn watcher(root: &Path) {
     stage::use_driver(root, None);
     let mut watch = UvmWatch::new(stage::helper);
@@ -132,7 +132,7 @@ fn parse(name: &str) -> Target {
     }
 }
 
-/// A shell's part: it leads the session of a terminal and runs a watcher in the foreground.
+/// Plays a shell, which leads the session of a terminal and runs a watcher in the foreground.
 fn shell(root: &str, terminal: &str) {
     setsid().unwrap();
     // The first terminal that a session's leader opens becomes the session's own.

@@ -1,4 +1,4 @@
-//! A fake driver with the processes around it.
+//! A fake driver and the processes around it.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -11,15 +11,15 @@ use gpumem_fake_uvm::FakeUvm;
 use gpumem_probe::{Target, UvmWatch, Watching};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What takes longer does not come.
+/// How long the tests wait for anything.
 pub(crate) const LONG: Duration = Duration::from_secs(5);
 
 thread_local! {
-    /// The folder of this thread's driver, and the user that its helpers run as.
+    /// The folder of this thread's driver, and the user that this thread's helpers run as.
     static HELPERS: RefCell<(PathBuf, Option<u32>)> = const { RefCell::new((PathBuf::new(), None)) };
 }
 
-/// The command of a helper: the fake driver is in front of this process's `ioctl` only.
+/// Returns the command of a helper. Only that process has the fake driver in front of `ioctl`.
 pub(crate) fn helper() -> Command {
     let (root, user) = HELPERS.with_borrow(Clone::clone);
     let mut program = std::env::current_exe().unwrap();
@@ -38,8 +38,8 @@ pub(crate) fn helper() -> Command {
     command
 }
 
-/// Copies a file to where another user finds it, if it is not there. Another process does: while this one has the copy open, so have children that other threads
-/// start, and it cannot be run.
+/// Copies a file to a folder that another user can read, if it is not there. Another process makes the copy: children that other threads
+/// start would inherit this process's open descriptor, and a file that is open for writing cannot be executed.
 pub(crate) fn copy_into(root: &Path, file: &Path) -> PathBuf {
     let copy = root.join(file.file_name().unwrap());
     if !copy.exists() {
@@ -75,22 +75,22 @@ impl Stage {
         UvmWatch::new(helper)
     }
 
-    /// A process that has managed memory.
+    /// Starts a process that has managed memory.
     pub(crate) fn target(&self) -> Process {
         self.target_with(&["0"])
     }
 
-    /// The same with a number of its own, and more arguments.
+    /// Starts such a process with a number of its own, and more arguments.
     pub(crate) fn target_with(&self, arguments: &[&str]) -> Process {
         Process::start("as-target", self.root(), arguments)
     }
 
-    /// A process that watches others.
+    /// Starts a process that watches others.
     pub(crate) fn watcher(&self) -> Process {
         Process::start("as-watcher", self.root(), &[])
     }
 
-    /// The helpers that live, of all watchers of this driver.
+    /// Returns the living helpers of all watchers of this driver.
     pub(crate) fn helpers(&self) -> Vec<u32> {
         let is_helper = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Stage {
         pids.filter(is_helper).collect()
     }
 
-    /// How many descriptors of a file of the driver's a process has.
+    /// Counts the descriptors that a process has of one of the driver's files.
     pub(crate) fn descriptors(&self, pid: u32, device: &str) -> usize {
         let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
             return 0;
@@ -111,12 +111,12 @@ impl Stage {
         links.filter(|link| *link == self.root().join(device)).count()
     }
 
-    /// Waits until so many trackers are open. Meanwhile no watch of this thread runs, which would end a helper that is late.
+    /// Waits until this many trackers are open. No watch of this thread runs meanwhile: it would end a helper that is late.
     pub(crate) fn wait_for_trackers(&self, count: usize) {
         wait_for("trackers", || self.fake.open_trackers().unwrap() == count);
     }
 
-    /// Asserts that every request that the driver got only looks.
+    /// Asserts that no request to the driver changes anything.
     fn check_requests(&self) {
         for request in self.fake.requests().unwrap() {
             let known = match request.tools {
@@ -137,7 +137,7 @@ impl Drop for Stage {
     }
 }
 
-/// A process that does what it is told, line by line, and answers each with a line.
+/// A process that reads commands line by line, and answers each with a line.
 pub(crate) struct Process {
     pub(crate) child: Child,
     stdin: ChildStdin,
@@ -175,7 +175,7 @@ impl Process {
         }
     }
 
-    /// Tells it something that it does not answer.
+    /// Sends a command that has no answer.
     pub(crate) fn order(&mut self, line: &str) {
         writeln!(self.stdin, "{line}").unwrap();
     }
@@ -195,7 +195,7 @@ impl Process {
         signal(self.pid(), Signal::KILL);
     }
 
-    /// Makes a watcher watch these, and waits until it does.
+    /// Makes a watcher watch these processes, and waits until it does.
     pub(crate) fn watch(&mut self, targets: &[&Process]) {
         let names: Vec<String> = targets
             .iter()
@@ -214,12 +214,12 @@ impl Drop for Process {
     }
 }
 
-/// Clock ticks from boot to the start of a process.
+/// Returns the clock ticks from boot to the start of a process.
 pub(crate) fn start_time(pid: u32) -> u64 {
     stat(pid, 22).unwrap().parse().unwrap()
 }
 
-/// A field of `/proc/PID/stat` by its number; `None` for a process that is gone.
+/// Returns a field of `/proc/PID/stat` by its number. `None` for a process that is gone.
 pub(crate) fn stat(pid: u32, field: usize) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;
@@ -238,7 +238,7 @@ pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Lets the watch run until something holds.
+/// Runs the watch until `done` holds.
 pub(crate) fn run_until(watch: &mut UvmWatch, what: &str, mut done: impl FnMut(&UvmWatch) -> bool) {
     let begin = Instant::now();
     while !done(watch) {
@@ -247,14 +247,14 @@ pub(crate) fn run_until(watch: &mut UvmWatch, what: &str, mut done: impl FnMut(&
     }
 }
 
-/// Lets the watch run until a process is watched.
+/// Runs the watch until a process is watched.
 pub(crate) fn until_on(watch: &mut UvmWatch, target: Target) {
     run_until(watch, "it is watched", |watch| {
         watch.state(target) == Some(&Watching::On)
     });
 }
 
-/// Lets the watch run until it says why a process is not watched.
+/// Runs the watch until a process is not watched, and returns the reason.
 pub(crate) fn why_off(watch: &mut UvmWatch, target: Target) -> String {
     let mut why = None;
     run_until(watch, "it is not watched", |watch| {

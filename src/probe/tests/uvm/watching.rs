@@ -1,4 +1,4 @@
-//! What the counters say, and of whom.
+//! The counters of watched processes, and which processes are watched.
 
 use std::time::Duration;
 
@@ -37,17 +37,17 @@ pub(crate) fn counters_arrive() {
     run_until(&mut watch, "the other's", |watch| {
         watch.counters(two.target()) == counters([1, 0, 0, 0])
     });
-    // What the process's descriptor was copied into would keep its address space.
+    // A helper that held a copy of the process's descriptor would keep its address space.
     let helpers = stage.helpers();
     assert_eq!(stage.descriptors(helpers[0], "dev/nvidia-uvm"), 0);
     assert_eq!(stage.descriptors(helpers[0], "dev/nvidia-uvm-tools"), 2);
-    // Nobody is watched: nobody needs the helper.
+    // Without a watched process the helper is not needed.
     watch.set(&[], None);
     assert_eq!(watch.counters(one.target()), None);
     wait_for("the helper ends", || stage.helpers().is_empty());
 }
 
-/// The counters that an H200 was seen to give.
+/// The counters were recorded on an H200.
 pub(crate) fn recorded_counters() {
     let stage = Stage::new(include_str!("../../../../tests/fake-uvm/fixtures/ping-pong.scenario"));
     let target = stage.target();
@@ -78,7 +78,7 @@ pub(crate) fn every_series() {
     }
 }
 
-/// A process can hold a second descriptor, which the driver refuses to make a tracker of.
+/// A process can hold a second descriptor, for which the driver refuses to make a tracker.
 pub(crate) fn second_descriptor() {
     let stage = Stage::new("0 count to_gpu=1");
     let target = stage.target_with(&["0", "lifetime"]);
@@ -128,7 +128,7 @@ pub(crate) fn as_many_as_there_are_slots() {
     run_until(&mut watch, "the last counts", |watch| {
         watch.counters(targets[63]) == counters([63, 0, 0, 0])
     });
-    // The slot of one that has ended is free, though the process is still listed.
+    // The slot of a process that has ended is free, though the process is still listed.
     processes[10].kill();
     stage.wait_for_trackers(63);
     assert_eq!(why_off(&mut watch, targets[10]), "the process has ended");
@@ -139,7 +139,7 @@ pub(crate) fn as_many_as_there_are_slots() {
     assert_eq!(watch.counters(late.target()), counters([0; 4]));
 }
 
-/// What the helper said about a process before it had the slot's next one is not about that.
+/// Messages about a process do not count for the next one in the same slot.
 pub(crate) fn reused_slot() {
     let stage = Stage::new("space=1 0 count to_gpu=1\nspace=2 0 count to_gpu=2");
     let first = stage.target_with(&["1"]);
@@ -149,13 +149,13 @@ pub(crate) fn reused_slot() {
     run_until(&mut watch, "counted", |watch| {
         watch.counters(first.target()) == counters([1, 0, 0, 0])
     });
-    // It ends, which the watch does not hear before the next one has its slot.
+    // It ends, and the watch does not notice before the next one has its slot.
     first.kill();
     stage.wait_for_trackers(0);
     std::thread::sleep(Duration::from_millis(20));
     let second = stage.target_with(&["2"]);
     watch.set(&[second.target()], Some(second.target()));
-    // Not to miss what it says in between.
+    // Polls by itself, so that the watch misses no state in between.
     wait_for("it is watched", || {
         watch.wait(Duration::ZERO);
         match watch.state(second.target()) {
@@ -168,7 +168,7 @@ pub(crate) fn reused_slot() {
     });
 }
 
-/// A helper that is found dead by sending to it is not waited for.
+/// The watch does not wait for a helper that it finds dead when it sends a message.
 pub(crate) fn dead_helper() {
     let stage = Stage::new("");
     let (one, two) = (stage.target(), stage.target());

@@ -3,7 +3,7 @@
 use super::{Capture, Event, State};
 use crate::{device, result, stream};
 
-/// The current device. Streams and events may be made without one here.
+/// Returns the current device, or device 0 if there is none: streams and events may be made without a context here.
 fn here() -> i32 {
     device::current().unwrap_or(0)
 }
@@ -13,7 +13,7 @@ impl State {
         *self.contexts.entry(device).or_default() += 1;
     }
 
-    /// With the last of it go its streams and events.
+    /// The last release destroys the context's streams and events.
     pub(crate) fn release_context(&mut self, device: i32) -> Result<(), i32> {
         let held = self.contexts.get_mut(&device).ok_or(result::INVALID_CONTEXT)?;
         *held -= 1;
@@ -35,19 +35,19 @@ impl State {
         id
     }
 
-    /// The default streams (0, 1, 2) are always there.
+    /// Checks that a stream exists. The default streams (0, 1, 2) always do.
     pub(crate) fn stream(&self, stream: u64) -> Result<(), i32> {
         if stream <= 2 || self.streams.contains_key(&stream) {
             return Ok(());
         }
         if self.settings.dead_streams_kill {
-            eprintln!("fake CUDA: stream {stream:#x} is none, and a call names it");
+            eprintln!("fake CUDA: a call names stream {stream:#x}, which does not exist");
             std::process::abort();
         }
         Err(result::INVALID_HANDLE)
     }
 
-    /// The device that a stream is on: a default stream is on the current one.
+    /// Returns the device of a stream. A default stream is on the current one.
     pub(crate) fn device_of(&self, stream: u64) -> Result<i32, i32> {
         self.stream(stream)?;
         Ok(self.streams.get(&stream).copied().unwrap_or_else(here))
@@ -79,7 +79,7 @@ impl State {
         self.capture_status(stream) != 0
     }
 
-    /// 1 while a graph is captured from the stream, 2 once something has ended that before its end.
+    /// Returns 1 while a graph is captured from the stream, and 2 once a call has invalidated the capture.
     pub(crate) fn capture_status(&self, stream: u64) -> i32 {
         match &self.capture {
             Some(capture) if capture.stream == stream => 1 + i32::from(capture.ended),
@@ -87,8 +87,8 @@ impl State {
         }
     }
 
-    /// What ends the capture of a graph, as it was seen on two H100 with driver 580: to wait for its device, and where the thread was not told
-    /// to be relaxed much else, of any device.
+    /// Invalidates a capture if this call does so on two H100 with driver 580: a wait for the device does, and so do many other calls, for
+    /// any device, if the thread's capture mode is not relaxed.
     pub(super) fn mind_capture(&mut self, name: &str) -> Result<(), i32> {
         let Some(capture) = &self.capture else {
             return Ok(());
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// Waits for a stream, which ends the capture of a graph from it, also where the thread is relaxed.
+    /// Waits for a stream. This invalidates a capture from it, even if the thread's capture mode is relaxed.
     pub(crate) fn wait_for_stream(&mut self, stream: u64) -> Result<(), i32> {
         self.stream(stream)?;
         self.end_if(self.is_captured(stream))?;
@@ -123,13 +123,13 @@ impl State {
         Ok(())
     }
 
-    /// Asks for a stream's number, which ends the capture of a graph from it, also where the thread is relaxed.
+    /// Checks a stream for a query of its id. This invalidates a capture from it, even if the thread's capture mode is relaxed.
     pub(crate) fn name_stream(&mut self, stream: u64) -> Result<(), i32> {
         self.stream(stream)?;
         self.end_if(self.is_captured(stream))
     }
 
-    /// Where events are done late streams are always busy.
+    /// Returns "not ready" whenever events take several queries.
     pub(crate) fn query_stream(&mut self, stream: u64) -> Result<(), i32> {
         self.stream(stream)?;
         self.end_if(self.is_captured(stream))?;
@@ -146,14 +146,14 @@ impl State {
         id
     }
 
-    /// Both must be of the same device.
+    /// The event and the stream must be on the same device.
     pub(crate) fn record(&mut self, event: u64, stream: u64) -> Result<(), i32> {
         let (device, queries) = (self.device_of(stream)?, self.settings.event_queries);
         let event = self.events.get_mut(&event).filter(|event| event.device == device);
         event.map(|event| event.left = queries).ok_or(result::INVALID_HANDLE)
     }
 
-    /// The event waits for all that a device has queued. That ends the capture of a graph.
+    /// Makes the event wait for everything that a device has queued. This invalidates a capture.
     pub(crate) fn record_all(&mut self, device: i32, event: u64) -> Result<(), i32> {
         let captures = self.capture.as_ref().map(|capture| capture.stream);
         let ends = captures.is_some_and(|stream| self.device_of(stream) == Ok(device));
@@ -184,7 +184,7 @@ impl State {
         self.events.remove(&event).map(|_| ()).ok_or(result::INVALID_HANDLE)
     }
 
-    /// What is queued on the current device is done.
+    /// Completes everything that is queued on the current device.
     pub(crate) fn finish_all(&mut self) {
         let here = self.events.values_mut().filter(|event| event.device == here());
         here.for_each(|event| event.left = 0);

@@ -8,14 +8,14 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlProcessInfo_t, nvmlProcessInf
 use super::{answering, code, with_gpu};
 use crate::world::{Answer, Process};
 
-/// Which of a GPU's processes a list has.
+/// Selects a GPU's processes for a list.
 type Wanted = fn(&Process) -> bool;
 
 const COMPUTE: Wanted = |p| p.compute;
 const GRAPHICS: Wanted = |p| p.graphics;
 const MPS: Wanted = |p| p.mps;
 
-/// A list in records of `size` bytes.
+/// Writes a list in records of `size` bytes.
 ///
 /// # Safety
 /// NVML's contract: `count` is valid, and `infos` holds `*count` records of `size` bytes or is null with a `*count` of
@@ -75,12 +75,12 @@ unsafe fn list(
     code(answer())
 }
 
-/// Bytes of a record of version 3.
+/// Returns the bytes of a record of version 3.
 fn newest() -> usize {
     answering().map_or(size_of::<nvmlProcessInfo_t>(), |world| world.process_bytes)
 }
 
-/// Exports a list in one version. All have the same contract: NVML's.
+/// Exports one version of a list. All versions have NVML's contract.
 macro_rules! export {
     ($($name:ident, $record:ty, $size:expr, $wanted:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -103,13 +103,13 @@ export! {
     nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, size_of::<nvmlProcessInfo_v1_t>(), MPS;
 }
 
-/// Present since R535, where it tells the first drivers of that line (with large process records) from older ones.
+/// Exists since R535, and tells the first drivers of that series (with large process records) from older ones.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetConfComputeMemSizeInfo() -> nvmlReturn_t {
     nvml::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED
 }
 
-/// Present since the drivers of R535 that went back to small process records.
+/// Exists since the drivers of R535 that went back to small process records.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetRunningProcessDetailList() -> nvmlReturn_t {
     nvml::nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED

@@ -1,11 +1,11 @@
-//! The library that puts the fake driver in front of a program's `ioctl`: see `gpumem-fake-uvm`.
+//! A library to preload, which puts the fake driver in front of a program's `ioctl`. See `gpumem-fake-uvm`.
 //!
-//! It is a crate of its own so that the programs that use the other one, the tests, keep libc's function.
+//! It is a crate of its own so that the tests, which link `gpumem-fake-uvm`, keep libc's function.
 #![allow(unsafe_code, reason = "it stands in for a function of libc")]
 
 use std::os::raw::{c_int, c_ulong, c_void};
 
-/// libc's `ioctl` takes its third argument through an ellipsis; on x86-64 and arm64 the call is the same without.
+/// Replaces libc's `ioctl`. That is variadic, but the call is the same on x86-64 and arm64.
 ///
 /// # Safety
 /// As the request demands.
