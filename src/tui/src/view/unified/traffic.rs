@@ -10,7 +10,7 @@ use super::counting_text;
 use crate::model::{CounterHistory, Counting, ManagedProcess, Rates};
 use crate::view::Screen;
 use crate::view::layout::{ELLIPSIS, clip};
-use crate::view::theme::Ink;
+use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::StackedGraph;
 
 /// Draws the panel.
@@ -35,61 +35,64 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process:
     let [lines, graphs] = Layout::vertical([Constraint::Length(figures), Constraint::Min(0)]).areas(inside);
     let rows: [Rect; 3] = Layout::vertical([Constraint::Length(1); 3]).areas(lines);
     let rates = past.rates().unwrap_or_default();
-    let line = |bytes: f64, all: u64, faults: f64, faults_all: u64, [to, who, ink]: [Text3; 3]| {
-        vec![
-            Span::styled(format!("{to}  "), screen.theme.ink(ink.ink())),
-            Span::styled(
-                format!("{:>12}/s", units::bytes(bytes as u64)),
-                screen.theme.ink(Ink::Strong),
-            ),
-            Span::styled(format!("  total {:<11}", units::bytes(all)), screen.theme.ink(Ink::Dim)),
-            Span::raw(format!("  {who} faults {:>7}/s", count_short(faults as u64))),
-            Span::styled(format!("  total {}", count(faults_all)), screen.theme.ink(Ink::Dim)),
-        ]
+    let to_gpu = Direction {
+        name: "H>D",
+        ink: Ink::Allocated,
+        rate: rates.to_gpu,
+        total: total.to_gpu,
+        faults_of: "GPU",
+        fault_rate: rates.gpu_faults,
+        faults: total.gpu_faults,
     };
-    let to_gpu = line(
-        rates.to_gpu,
-        total.to_gpu,
-        rates.gpu_faults,
-        total.gpu_faults,
-        [
-            Text3("H>D", Ink::Allocated),
-            Text3("GPU", Ink::Plain),
-            Text3("", Ink::Allocated),
-        ],
-    );
-    let to_cpu = line(
-        rates.to_cpu,
-        total.to_cpu,
-        rates.cpu_faults,
-        total.cpu_faults,
-        [
-            Text3("D>H", Ink::Cached),
-            Text3("CPU", Ink::Plain),
-            Text3("", Ink::Cached),
-        ],
-    );
+    let to_cpu = Direction {
+        name: "D>H",
+        ink: Ink::Cached,
+        rate: rates.to_cpu,
+        total: total.to_cpu,
+        faults_of: "CPU",
+        fault_rate: rates.cpu_faults,
+        faults: total.cpu_faults,
+    };
+    let [to_gpu, to_cpu] = [to_gpu, to_cpu].map(|direction| direction.line(screen.theme));
     let sign = clip(&prefetch_sign(past, total), inside.width);
     let sign = Line::styled(sign, screen.theme.ink(Ink::Dim));
-    for (line, row) in [Line::from(to_gpu), Line::from(to_cpu), sign].into_iter().zip(rows) {
+    for (line, row) in [to_gpu, to_cpu, sign].into_iter().zip(rows) {
         screen.render(line, row.intersection(lines));
     }
     draw_graphs(screen, graphs, past);
 }
 
-/// A text with its meaning.
-#[derive(Clone, Copy)]
-struct Text3(&'static str, Ink);
-
-impl Text3 {
-    fn ink(self) -> Ink {
-        self.1
-    }
+/// What moves one way, and the faults that cause it.
+struct Direction {
+    name: &'static str,
+    ink: Ink,
+    /// Bytes a second.
+    rate: f64,
+    /// Bytes since the counters were attached.
+    total: u64,
+    faults_of: &'static str,
+    /// Faults a second.
+    fault_rate: f64,
+    /// Faults since the counters were attached.
+    faults: u64,
 }
 
-impl std::fmt::Display for Text3 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
+impl Direction {
+    fn line(&self, theme: Theme) -> Line<'static> {
+        let rate = format!("{:>12}/s", units::bytes(self.rate as u64));
+        let total = format!("  total {:<11}", units::bytes(self.total));
+        let faults = format!(
+            "  {} faults {:>7}/s",
+            self.faults_of,
+            count_short(self.fault_rate as u64)
+        );
+        Line::from(vec![
+            Span::styled(format!("{}  ", self.name), theme.ink(self.ink)),
+            Span::styled(rate, theme.ink(Ink::Strong)),
+            Span::styled(total, theme.ink(Ink::Dim)),
+            Span::raw(faults),
+            Span::styled(format!("  total {}", count(self.faults)), theme.ink(Ink::Dim)),
+        ])
     }
 }
 
