@@ -95,7 +95,13 @@ pub(super) fn show(model: &mut Model, target: Target) {
 }
 
 fn toggle_causes(model: &mut Model, shown: Option<Target>) -> Vec<Effect> {
-    if model.ui.unified.causes.take().is_some() {
+    if model
+        .ui
+        .unified
+        .causes
+        .take()
+        .is_some_and(|causes| shown == Some(causes))
+    {
         return toast(model, Severity::Info, "causes are off");
     }
     let Some(target) = shown else {
