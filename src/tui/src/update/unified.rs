@@ -112,7 +112,7 @@ fn toggle_causes(model: &mut Model, shown: Option<Target>) -> Vec<Effect> {
     }
     model.ui.unified.causes = Some(target);
     let text = format!(
-        "causes of {} are on: its page faults take up to half as long again. c ends it",
+        "causes of {} are on: page faults take up to half as long again",
         target.pid
     );
     toast(model, Severity::Info, text)
