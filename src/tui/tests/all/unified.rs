@@ -159,6 +159,7 @@ fn causes_are_told_until_they_are_ended() {
     wait_for_sentence(&terminal, prefetch);
     wait_for_sentence(&terminal, "pages thrashing 5");
     wait_for_sentence(&terminal, "on the GPU 7.0M");
+    wait_for_sentence(&terminal, "unknown or never touched 57.0M");
     stage.wait_for_trackers(2);
     terminal.keys("c");
     terminal.wait("the panel is closed", |text| !text.contains("Causes"));
@@ -376,7 +377,9 @@ fn a_hundred_processes() {
         "100 processes with managed memory: {dashboard:.1} % of a core, its helper {helper:.1} %; {:.1} MiB resident",
         resident as f64 / 1024.0
     );
-    assert!(resident < 16 << 10, "{resident} KiB");
+    // A build without optimisation has 10 MiB more of code.
+    let most = if cfg!(debug_assertions) { 27 } else { 16 };
+    assert!(resident < most << 10, "{resident} KiB");
     assert_eq!(stage.trackers(), MOST);
     terminal.keys("5a");
     wait_for_sentence(&terminal, "no counters: 64 processes are watched, and no more can be");

@@ -12,6 +12,7 @@ use crate::view::Screen;
 use crate::view::layout::{ELLIPSIS, clip};
 use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::StackedGraph;
+use crate::wrap::width;
 
 /// Draws the panel.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process: &ManagedProcess) {
@@ -31,9 +32,14 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process:
         screen.render(Paragraph::new(text).wrap(Wrap { trim: true }), inside);
         return;
     };
-    let figures = inside.height.min(3);
+    let signs = prefetch_signs(past, total);
+    let joined = signs.join("   ");
+    let signs = match width(&joined) <= inside.width || inside.height < 6 {
+        true => vec![joined],
+        false => signs,
+    };
+    let figures = inside.height.min(2 + signs.len() as u16);
     let [lines, graphs] = Layout::vertical([Constraint::Length(figures), Constraint::Min(0)]).areas(inside);
-    let rows: [Rect; 3] = Layout::vertical([Constraint::Length(1); 3]).areas(lines);
     let rates = past.rates().unwrap_or_default();
     let to_gpu = Direction {
         name: "H>D",
@@ -54,11 +60,10 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process:
         faults: total.cpu_faults,
     };
     let [to_gpu, to_cpu] = [to_gpu, to_cpu].map(|direction| direction.line(screen.theme));
-    let sign = clip(&prefetch_sign(past, total), inside.width);
-    let sign = Line::styled(sign, screen.theme.ink(Ink::Dim));
-    for (line, row) in [to_gpu, to_cpu, sign].into_iter().zip(rows) {
-        screen.render(line, row.intersection(lines));
-    }
+    let dim = screen.theme.ink(Ink::Dim);
+    let signs = signs.iter().map(|sign| Line::styled(clip(sign, inside.width), dim));
+    let text: Vec<Line<'_>> = [to_gpu, to_cpu].into_iter().chain(signs).collect();
+    screen.render(Text::from(text), lines);
     draw_graphs(screen, graphs, past);
 }
 
@@ -98,7 +103,7 @@ impl Direction {
 
 /// Says what the faults of the last ten seconds mean. One CPU fault moves a page; the driver's prefetch brings the rest of the 2 MiB
 /// block in steps that double, so that sequential use takes six faults a block (measured), and page by page 512.
-fn prefetch_sign(past: &CounterHistory, total: &Counters) -> String {
+fn prefetch_signs(past: &CounterHistory, total: &Counters) -> Vec<String> {
     let recent = past.within(10_000_000_000).map_or(*total, |(_, counters)| counters);
     let per_block = |faults: u64, bytes: u64| faults as f64 / (bytes as f64 / BLOCK as f64);
     let mut parts = Vec::new();
@@ -120,10 +125,10 @@ fn prefetch_sign(past: &CounterHistory, total: &Counters) -> String {
         };
         parts.push(format!("H>D {faults:.0} GPU faults per 2 MiB: {sign}"));
     }
-    match parts.is_empty() {
-        true => "Nothing moved in the last ten seconds.".to_owned(),
-        false => parts.join("   "),
+    if parts.is_empty() {
+        parts.push("Nothing moved in the last ten seconds.".to_owned());
     }
+    parts
 }
 
 /// Draws both directions over the last minute, at the same scale.
@@ -133,6 +138,9 @@ fn draw_graphs(screen: &mut Screen<'_>, area: Rect, past: &CounterHistory) {
     }
     let steps: Vec<Rates> = past.steps().map(|(_, rates)| rates).collect();
     let most = steps.iter().map(|r| r.to_gpu.max(r.to_cpu)).fold(0.0, f64::max);
+    if most == 0.0 {
+        return;
+    }
     let scale = format!("{}/s", units::bytes_short(most as u64));
     let [graph, label] = Layout::horizontal([Constraint::Min(0), Constraint::Length(9)]).areas(area);
     let halves: [Rect; 2] = Layout::vertical([Constraint::Fill(1); 2]).areas(graph);
@@ -144,9 +152,7 @@ fn draw_graphs(screen: &mut Screen<'_>, area: Rect, past: &CounterHistory) {
         let room = usize::from(half.width);
         let newest = &steps[steps.len().saturating_sub(room)..];
         let blank = room - newest.len();
-        let known = newest
-            .iter()
-            .map(|rates| Some([if most > 0.0 { of(rates) / most } else { 0.0 }]));
+        let known = newest.iter().map(|rates| Some([of(rates) / most]));
         let columns: Vec<Option<[f64; 1]>> = std::iter::repeat_n(None, blank).chain(known).collect();
         let widget = StackedGraph {
             theme,
