@@ -104,11 +104,12 @@ pub(super) fn not_on_a_gpu() -> Step {
 
 /// Returns a measurement in words.
 fn words(measure: &Measure) -> String {
-    let mut parts = vec![format!(
-        "{:.1} ms ({:.1} GB/s)",
-        measure.ns as f64 / 1e6,
-        measure.bytes as f64 / measure.ns.max(1) as f64
-    )];
+    let rate = measure.bytes as f64 / measure.ns.max(1) as f64;
+    let mut parts = vec![match rate {
+        // A few pages have no rate worth a figure.
+        ..0.05 => format!("{:.1} ms", measure.ns as f64 / 1e6),
+        _ => format!("{:.1} ms ({rate:.1} GB/s)", measure.ns as f64 / 1e6),
+    }];
     let faults = [(measure.cpu_faults, "CPU faults"), (measure.gpu_faults, "GPU faults")];
     let known: Vec<_> = faults.into_iter().filter_map(|(n, name)| Some((n?, name))).collect();
     if !known.is_empty() && known.iter().all(|(n, _)| *n == 0) {
