@@ -383,7 +383,7 @@ fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Resul
         UnifiedFix::Tiles => vec![0..half, half..bytes],
         UnifiedFix::Split => {
             model.advise_part(room..bytes, Advice::PreferCpu(true));
-            Vec::from([0..bytes])
+            std::iter::once(0..bytes).collect()
         }
     };
     let fixed = measure_parts(&mut model, fix, bytes, &parts);
