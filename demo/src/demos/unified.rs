@@ -379,11 +379,12 @@ fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Resul
     let mut model = Model::new(bytes, room);
     model.touch_part(Cpu, 0..bytes, Write);
     let half = bytes / 2 / BLOCK * BLOCK;
+    // The parts of which each has all its passes before the next one's turn.
     let parts = match fix {
-        UnifiedFix::Tiles => vec![0..half, half..bytes],
+        UnifiedFix::Tiles => [0..half, half..bytes],
         UnifiedFix::Split => {
             model.advise_part(room..bytes, Advice::PreferCpu(true));
-            vec![0..bytes]
+            [0..bytes, bytes..bytes]
         }
     };
     let fixed = measure_parts(&mut model, fix, bytes, &parts);

@@ -84,7 +84,7 @@ pub(super) fn answer(simulated: bool, id: &str, title: String, why: &str, look: 
     Step {
         id: id.to_owned(),
         title,
-        detail: format!("{verb}: {}. {why}{look}", numbers.join("; ")),
+        detail: format!("{verb}: {}. Why: {why}{look}", numbers.join("; ")),
         measures,
         ..Step::default()
     }
