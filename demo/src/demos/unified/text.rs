@@ -84,7 +84,7 @@ pub(super) fn answer(simulated: bool, id: &str, title: String, why: &str, look: 
     Step {
         id: id.to_owned(),
         title,
-        detail: format!("{verb}: {}. {why}{look}", numbers.join("; ")),
+        detail: format!("{verb}: {}. Why: {why}{look}", numbers.join("; ")),
         measures,
         ..Step::default()
     }
@@ -132,7 +132,11 @@ fn words(measure: &Measure) -> String {
     format!("{}: {}", measure.name, parts.join(", "))
 }
 
-/// Returns how many times as long the slow one takes.
-pub(super) fn ratio(slow: &Measure, fast: &Measure) -> String {
-    format!("{:.1} times", slow.ns as f64 / fast.ns.max(1) as f64)
+/// Says how many times faster or slower the second of two measures is.
+pub(super) fn ratio(before: &Measure, after: &Measure) -> String {
+    let (before, after) = (before.ns.max(1) as f64, after.ns.max(1) as f64);
+    match before >= after {
+        true => format!("{:.1} times faster", before / after),
+        false => format!("{:.1} times slower", after / before),
+    }
 }

@@ -90,16 +90,11 @@ fn unified_asks_before_it_answers_in_the_dashboard() {
         "First touch: a prefetch",
         "Modelled: the kernel touches it first",
     ]);
-    for _ in 0..5 {
-        terminal.keys("  ");
+    for step in 3..=12 {
+        terminal.keys(" ");
+        terminal.wait_for(&[&format!("{step} of 13"), "waits for you"]);
     }
-    terminal.wait_for(&[
-        "12 of 13",
-        "does not fit, 4 passes",
-        "f chooses a fix",
-        "tiles",
-        "split",
-    ]);
+    terminal.wait_for(&["does not fit, 4 passes", "f chooses a fix", "tiles", "split"]);
     terminal.keys("f");
     terminal.wait_for(&["Choose a fix"]);
     terminal.keys("\r");
