@@ -1,7 +1,7 @@
-//! A panic or an abort anywhere in the dashboard: the terminal comes back, and the demo ends. A panic's message is read on it.
+//! After a panic or an abort anywhere in the dashboard the terminal is restored and the demo ends. A panic's message is on the terminal.
 //!
-//! The shipped program has no way to make it panic. So this test is the program too: started in a terminal it runs the dashboard's
-//! own main function, beside a thread that does what a file says when that appears, as a sampler may.
+//! Nothing can make the shipped program panic on purpose. So this test is also the program: started in a terminal it runs the dashboard's
+//! own main function, beside a thread that waits for a file and then fails as the file says, as a sampler might.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gpumem_tests::{Ended, Modes, Terminal, World, lives, until};
 
-/// Names the file whose appearance makes the dashboard end, in one of these ways.
+/// Names the file whose appearance makes the dashboard fail in one of the ways below.
 const WHEN: &str = "GPUMEM_TESTS_PANIC_WHEN";
 
 const PANIC: &str = "panic";
@@ -24,14 +24,14 @@ fn main() -> ExitCode {
     if std::env::args().any(|arg| arg == "--list") {
         println!("panic: test\nabort: test");
     } else {
-        gives_the_terminal_back_and_ends_the_demo();
-        an_abort_does_so_too();
+        a_panic_restores_the_terminal_and_ends_the_demo();
+        an_abort_restores_the_terminal_too();
         println!("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
     }
     ExitCode::SUCCESS
 }
 
-/// What `gpumem-tui` does. Its demo is this program again, and does not panic.
+/// Runs what `gpumem-tui` runs. Its demo is this program again, and does not panic.
 fn dashboard(file: PathBuf) -> ExitCode {
     if !std::env::args().any(|arg| arg == "--headless") {
         std::thread::spawn(move || {
@@ -51,7 +51,7 @@ fn dashboard(file: PathBuf) -> ExitCode {
     gpumem_tui::run::main().into()
 }
 
-/// Uses up the stack.
+/// Overflows the stack.
 fn deeper(depth: u64) -> u64 {
     let frame = std::hint::black_box([depth; 512]);
     match std::hint::black_box(depth) {
@@ -60,7 +60,7 @@ fn deeper(depth: u64) -> u64 {
     }
 }
 
-/// A dashboard whose demo is at work.
+/// Starts a dashboard and waits until its demo runs.
 fn started(world: &World, file: &Path) -> Terminal {
     let us = std::env::current_exe().unwrap();
     let args = "demo train --device sim --pace 50ms --interval 50ms";
@@ -71,7 +71,7 @@ fn started(world: &World, file: &Path) -> Terminal {
     terminal
 }
 
-fn an_abort_does_so_too() {
+fn an_abort_restores_the_terminal_too() {
     let world = World::without_gpu();
     let file = world.channels().join("abort");
     for how in [ALLOCATION, STACK] {
@@ -86,7 +86,7 @@ fn an_abort_does_so_too() {
             let text = terminal.text();
             assert!(
                 text.contains("has overflowed its stack"),
-                "Rust's own word on it:\n{text}"
+                "Rust's own message is missing:\n{text}"
             );
         }
         until("the demo is gone", || !lives(children[0]));
@@ -94,7 +94,7 @@ fn an_abort_does_so_too() {
     }
 }
 
-fn gives_the_terminal_back_and_ends_the_demo() {
+fn a_panic_restores_the_terminal_and_ends_the_demo() {
     let world = World::without_gpu();
     let file = world.channels().join("panic");
     for view in ["1", "2", "3", "7"] {

@@ -1,4 +1,4 @@
-//! A publisher that keeps a dashboard busy: many blocks that change all the time. A program of its own, which ends with its stdin.
+//! A publisher that keeps a dashboard busy: many blocks that change all the time. It is a process of its own, which ends with its stdin.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use gpumem_channel::{
 const SIZE: u64 = 64 << 10;
 const REQUESTED: u64 = SIZE - 24;
 
-/// What the program is called with, before the figures of [`publish`].
+/// The first argument of that process. The arguments of [`publish`] follow.
 pub(crate) const WORD: &str = "churn";
 const PER_SEGMENT: u32 = 1_000;
 
-/// Publishes so many blocks, of which so many change each second.
+/// Publishes `blocks` blocks, of which `rate` change each second.
 pub(crate) fn publish(blocks: u32, rate: u32) -> ! {
     let options = Options {
         blocks,

@@ -1,4 +1,4 @@
-//! What the dashboard costs the machine it runs on: CPU, memory, time to its first output, bytes to the terminal.
+//! Measures what the dashboard costs the machine it runs on: CPU, memory, time to its first output, bytes to the terminal.
 //!
 //! `cargo bench -p gpumem-tui --bench cost [-- [SECONDS] [COLUMNSxROWS] [no-nvml]]`
 //!
@@ -7,7 +7,7 @@
 //! it runs as its child does not count), memory is what is resident at the end (`smaps_rollup`). The first output is the
 //! median of five starts. Uses the machine's NVML if it has one; `no-nvml` keeps it away.
 //!
-//! `GPUMEM_BIN=FOLDER` measures the `gpumem-tui` in a folder: another version's, or on a machine without cargo.
+//! `GPUMEM_BIN=FOLDER` measures the `gpumem-tui` in that folder: another version, or on a machine without cargo.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 const STARTS: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
 
-/// How to measure.
+/// The settings from the command line.
 struct Plan {
     seconds: u64,
     columns: u16,
@@ -36,7 +36,7 @@ struct Plan {
     nvml: bool,
 }
 
-/// A publisher to measure beside: how it is called, the dashboard's interval, its program and arguments.
+/// A publisher to measure beside: its name, the dashboard's interval, its program and arguments.
 struct Case {
     name: &'static str,
     interval: &'static str,
@@ -47,20 +47,20 @@ struct Case {
 const SIMULATED: &[&str] = &["demo", "train", "--headless", "--device", "sim", "--steps", "0"];
 const ON_GPU: &[&str] = &["demo", "train", "--headless", "--steps", "0"];
 
-/// What a dashboard did while it was watched.
+/// What a dashboard used while it was watched.
 struct Cost {
     cpu_percent: f64,
     resident: f64,
     bytes_per_second: f64,
 }
 
-/// This program, which is also the publisher.
+/// Returns the path of this program, which is also the publisher.
 fn own() -> PathBuf {
     std::env::current_exe().expect("our own path")
 }
 
 fn main() {
-    // What cargo adds says that it is a benchmark.
+    // Cargo adds `--bench`.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     if let [churn::WORD, blocks, rate] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         churn::publish(blocks.parse().unwrap(), rate.parse().unwrap());
@@ -111,7 +111,7 @@ fn plan(words: impl Iterator<Item = String>) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// Whether the NVIDIA driver is loaded.
+/// Returns whether the NVIDIA driver is loaded.
 fn driver() -> bool {
     Path::new("/proc/driver/nvidia/version").exists()
 }
@@ -162,17 +162,17 @@ fn measure(plan: &Plan, case: &Case) {
     let _ = publisher.wait();
 }
 
-/// A dashboard that has run for a while.
+/// Starts a dashboard and lets it run for `settle`.
 fn start(world: &World, plan: &Plan, case: &Case, settle: Duration) -> Terminal {
     let arguments = ["--interval", case.interval];
-    // World keeps the machine's NVML away from tests.
+    // `World` hides the machine's NVML from tests.
     let own: &[(&str, &str)] = if plan.nvml { &[("GPUMEM_NVML", "")] } else { &[] };
     let terminal = Terminal::start_with(world, &arguments, plan.columns, plan.rows, own);
     std::thread::sleep(settle);
     terminal
 }
 
-/// Starts the publisher and waits until it publishes: it says so in a first line.
+/// Starts the publisher and waits for its first line, which it writes when it publishes.
 fn publish(world: &World, case: &Case) -> Child {
     let mut child = Command::new((case.program)())
         .args(case.arguments)
@@ -183,7 +183,7 @@ fn publish(world: &World, case: &Case) -> Child {
         .expect("the publisher starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     lines.next().expect("a first line of the publisher").unwrap();
-    // What else it says must not fill the pipe.
+    // Its further output must not fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
     child
 }
@@ -199,7 +199,7 @@ fn watch(terminal: &Terminal, time: Duration) -> Cost {
     }
 }
 
-/// Seconds on a CPU, of all threads that live.
+/// Returns the CPU time of all living threads, in seconds.
 fn cpu(pid: u32) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the dashboard runs");
     let nanoseconds = |thread: std::fs::DirEntry| -> Option<u64> {
@@ -209,7 +209,7 @@ fn cpu(pid: u32) -> f64 {
     threads.flatten().filter_map(nanoseconds).sum::<u64>() as f64 / 1e9
 }
 
-/// Resident bytes.
+/// Returns the resident memory in bytes.
 fn resident(pid: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("the dashboard runs");
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).expect("Rss");

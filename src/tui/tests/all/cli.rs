@@ -1,4 +1,4 @@
-//! What the command line refuses, it refuses in words, and leaves the terminal alone.
+//! Bad command lines are refused with a message, and the terminal is left alone.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use gpumem_tests::{Ended, Modes, Terminal, World, said};
 use rustix::fs::{OFlags, fcntl_setfl};
 use serde_json::Value;
 
-/// In a terminal, where the dashboard would have started.
+/// Checks each command line in a terminal, where the dashboard would have started, and in a pipe.
 #[test]
 fn bad_arguments_are_refused_before_the_terminal_is_touched() {
     let world = World::with_nvml("h100");
@@ -48,7 +48,7 @@ fn bad_arguments_are_refused_before_the_terminal_is_touched() {
 }
 
 #[test]
-fn a_budget_that_does_not_fit_is_a_sentence() {
+fn a_budget_out_of_range_is_an_error_message() {
     let world = World::without_gpu();
     for budget in ["0", "1", "1K", "900T", "99999999999999999999", "much"] {
         let args = [
@@ -94,9 +94,9 @@ fn a_report_goes_through_a_pipe() {
     assert_eq!(none.status.code(), Some(3), "{}", said(&none.stderr));
 }
 
-/// Another program that has the same pipe may have set it to wait for nobody. Who reads it late gets all of it.
+/// Another program that has the same pipe may have made it non-blocking. A late reader still gets all the output.
 #[test]
-fn output_waits_for_its_reader_whatever_the_pipe_was_set_to() {
+fn output_waits_for_its_reader_on_a_nonblocking_pipe() {
     let world = World::without_gpu();
     let trace = world.channels().join("trace.csv");
     std::fs::write(&trace, "op,id,bytes,stream\na,1,4096,0\n").unwrap();
@@ -123,7 +123,7 @@ fn output_waits_for_its_reader_whatever_the_pipe_was_set_to() {
         let child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         (args, child, reader, before)
     });
-    // By now each has something to say.
+    // By now each has something to write.
     sleep(Duration::from_secs(2));
     for (args, child, mut reader, before) in began {
         let mut text = Vec::new();
@@ -139,9 +139,9 @@ fn output_waits_for_its_reader_whatever_the_pipe_was_set_to() {
     }
 }
 
-/// Asked for explicitly, also where there is a GPU.
+/// `--device sim` works on a machine with a GPU too.
 #[test]
-fn the_simulated_device_is_there_for_the_asking() {
+fn the_simulated_device_can_be_asked_for() {
     let world = World::with_nvml("h100");
     let mut terminal = Terminal::start(&world, &["--device", "sim"], 100, 30);
     terminal.wait_for(&[" SIMULATED ", "Simulated GPU"]);

@@ -1,4 +1,4 @@
-//! Programs on CUDA, as a fake driver plays it: the whole path to the row beside NVML's figures, and drivers that fail.
+//! Programs on CUDA, with a fake driver: from the allocator to the row beside NVML's figures, and drivers that fail.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use gpumem_alloc::{Allocator, Config, Error, Stream, device};
 use gpumem_tests::{Ended, Terminal, World, said};
 
 const MIB: usize = 1 << 20;
-/// Set in the process that is the program.
+/// Set in the environment of the process that runs [`embedding_program`].
 const PROGRAM: &str = "GPUMEM_TESTS_CUDA_PROGRAM";
 
-/// The program of the test below, on the driver's second device; does nothing by itself.
+/// Is the program of the test below, on the driver's second device. Does nothing as a test of its own.
 #[test]
 fn embedding_program() {
     if std::env::var_os(PROGRAM).is_none() {
@@ -19,7 +19,7 @@ fn embedding_program() {
     let alloc = Allocator::new(device::cuda(1).unwrap(), Config::default()).unwrap();
     let held = alloc.alloc::<u8>(100 * MIB, Stream::DEFAULT).unwrap();
     drop(alloc.alloc::<u8>(30 * MIB, Stream::DEFAULT).unwrap());
-    // The default stream's other handle, and what is another stream in each thread.
+    // The default stream's other handle, and the handle that means another stream in each thread.
     assert!(matches!(alloc.retire_stream(Stream(1)), Err(Error::DefaultStream)));
     assert!(matches!(alloc.retire_stream(Stream(2)), Err(Error::PerThreadStream)));
     assert!(matches!(
@@ -78,7 +78,7 @@ fn a_program_on_cuda_has_its_row_beside_nvmls_figures() {
     assert!(states.iter().any(|row| row["state"] == "exited"), "{states:?}");
 }
 
-/// What a demo on a driver in trouble says and its exit code; without `--device sim` it never simulates.
+/// Checks the message and the exit code of a demo. Without `--device sim` it never simulates.
 #[test]
 fn a_demo_on_a_driver_that_fails_says_so() {
     let driver = tempfile::tempdir().unwrap();

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use gpumem_tests::{Ended, Terminal, World, until};
 use serde_json::Value;
 
-/// Less than the default: unoptimised code fills and checks it quickly.
+/// Less than the default, so that unoptimised code fills and checks it quickly.
 const BUDGET: &str = "256M";
 
-/// Every line that a headless demo says.
+/// Returns every line that a headless demo writes.
 fn headless(world: &World, args: &[&str]) -> Vec<Value> {
     let args = [
         &["demo"],
@@ -55,7 +55,7 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
     terminal.wait_for(&["3 of 6", "it fails", "failed: 64.0 MiB requested", "f chooses a fix"]);
     terminal.keys("f");
     terminal.wait_for(&["Choose a fix", "release", "remap", "default: join", "workspace"]);
-    // It begins at the default.
+    // The menu begins at the default.
     terminal.keys("\r");
     terminal.wait_for(&["4 of 6", "Join the holes by remapping", "waits for you"]);
     terminal.keys(" ");
@@ -105,9 +105,9 @@ fn unified_asks_before_it_answers_in_the_dashboard() {
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
 
-/// A simulated device's memory is real memory.
+/// A simulated device's memory is real memory, so two demos would need twice as much.
 #[test]
-fn one_demo_runs_at_a_time_however_many_are_asked_for() {
+fn only_one_demo_runs_at_a_time() {
     let world = World::without_gpu();
     let mut terminal = Terminal::start(&world, &[], 120, 40);
     terminal.wait_for(&["showing a simulated training run"]);
@@ -115,7 +115,7 @@ fn one_demo_runs_at_a_time_however_many_are_asked_for() {
     terminal.wait_for(&["Training step"]);
     let first = terminal.children();
     assert_eq!(first.len(), 1);
-    // It is over, and another can be chosen; and what older terminals say of the mouse chooses none.
+    // The demo has ended, and another can be chosen. Mouse reports in the encoding of older terminals choose none.
     terminal.keys("x");
     terminal.wait_for(&["Enter start"]);
     terminal.keys("\x1b[M !!\x1b[M#!!\x1b[M`!!");
@@ -129,11 +129,11 @@ fn one_demo_runs_at_a_time_however_many_are_asked_for() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    until("the last wish runs", || {
+    until("the last demo asked for runs", || {
         terminal.children().len() == 1 && !first.contains(&terminal.children()[0])
     });
     terminal.wait_for(&["Training step"]);
-    // The terminal hands on a write in parts, and each may start one.
+    // The terminal passes a write on in parts, and each part may start a demo.
     assert!(world.channel_files().len() - ended < 20, "{:?}", world.channel_files());
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
@@ -263,7 +263,7 @@ fn a_training_run_that_leaks_says_where_it_leaks() {
     let mut grows = leaks.split("GROWS ").skip(1).peekable();
     assert!(grows.peek().is_some_and(|place| place.contains("a step: ")), "{leaks}");
     for place in grows {
-        // Its figures and tag, where it asks for memory, and who does so.
+        // The size and tag of the leak, and the functions that asked for it.
         assert!(place.lines().nth(2).unwrap().contains("loss"), "{leaks}");
     }
     assert!(leaks.contains("weights"), "{leaks}");
@@ -274,9 +274,9 @@ fn a_training_run_that_leaks_says_where_it_leaks() {
     assert_eq!(lines.last().unwrap()["result"]["reserved_at_end"], 0);
 }
 
-/// The budget is not to blame, and the arguments were good.
+/// The exit code is that of a failure and not that of bad arguments: the budget was large enough.
 #[test]
-fn a_training_run_that_ends_of_its_leak_says_so() {
+fn a_training_run_that_fails_from_its_leak_says_so() {
     let world = World::without_gpu();
     let args = "demo train --headless --device sim --leak --pace 1ms --budget 1G --layers 2";
     let output = world.command(&args.split(' ').collect::<Vec<_>>()).output().unwrap();

@@ -1,11 +1,11 @@
-//! What the driver's library answers, or which it is: every report says the same of it.
+//! Every report says the same about the driver's library, about its answers, and about each device.
 
 use std::process::Output;
 
 use gpumem_tests::{Terminal, World, said};
 use serde_json::Value;
 
-/// Every state that a device was seen in: what NVML plays.
+/// Scenarios of the fake NVML, one for each state that a device was seen in.
 const STATES: [&str; 17] = [
     "",
     "gpus=2;gpu1.state=lost",
@@ -31,9 +31,9 @@ fn run(world: &World, args: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), said(&stdout), said(&stderr))
 }
 
-/// Doctor called a lost card well.
+/// `doctor` once called a lost card `ok`.
 #[test]
-fn every_report_says_the_same_of_a_device() {
+fn every_report_says_the_same_about_a_device() {
     let mut lost = 0;
     for scenario in STATES {
         let world = World::with_nvml(scenario);
@@ -46,7 +46,7 @@ fn every_report_says_the_same_of_a_device() {
         for device in document["devices"].as_array().unwrap() {
             let label = device["label"].as_str().unwrap();
             let name = device["name"].as_str().unwrap_or_default();
-            // What stands behind a label up to the next device.
+            // The text after a label, up to the next device.
             let part = |text: &str, end: &str| -> String {
                 let from = text
                     .find(&format!("{label} "))
@@ -55,7 +55,7 @@ fn every_report_says_the_same_of_a_device() {
             };
             let in_once = part(&once, "\n\n");
             let reason = |field: &str| device["unavailable"][field].as_str().unwrap_or_default().to_owned();
-            // Parts are told by doctor where something is wrong with them.
+            // `doctor` names a MIG device only if something is wrong with it.
             let of_gpu = device["part_of"].is_null();
             let texts = match of_gpu {
                 true => vec![in_once, part(&format!("{nvml}, "), ", ")],
@@ -92,7 +92,7 @@ fn every_report_says_the_same_of_a_device() {
 }
 
 #[test]
-fn every_report_says_the_same_of_a_driver_that_fails() {
+fn every_report_says_the_same_about_a_failing_driver() {
     for (scenario, error) in [
         ("init=driver_not_loaded", "Driver Not Loaded"),
         ("init=version_mismatch", "Driver/library version mismatch"),
@@ -122,9 +122,9 @@ fn every_report_says_the_same_of_a_driver_that_fails() {
     }
 }
 
-/// `--device` of a card that fell off the bus found nothing from the second sample on.
+/// `--device` with a card that fell off the bus once found nothing from the second sample on.
 #[test]
-fn a_lost_card_is_still_the_one_that_was_asked_for() {
+fn device_still_selects_a_card_that_was_lost() {
     let world = World::with_nvml("gpus=2;gpu1.used=2G");
     let uuid = "GPU-6f5ae4c5-0000-4000-8000-000000000001";
     let mut terminal = Terminal::start(&world, &["--device", uuid, "--interval", "50ms"], 120, 40);
@@ -137,7 +137,7 @@ fn a_lost_card_is_still_the_one_that_was_asked_for() {
     terminal.ended();
 }
 
-/// Its library is tried again after 10 s, and its cards were forgotten then.
+/// The library is loaded again after 10 s. Its cards were once forgotten then.
 #[test]
 fn the_cards_of_a_driver_that_went_away_are_remembered() {
     let world = World::with_nvml("gpus=2;gpu1.used=2G");
@@ -159,7 +159,7 @@ fn the_cards_of_a_driver_that_went_away_are_remembered() {
 
 const WARNING: &str = "WARNING: You should always run with libnvidia-ml.so that is installed with your driver";
 
-/// Its warning stood before the document, and across the screen.
+/// The stub's warning was once printed before the document, and across the screen.
 #[test]
 fn cudas_stub_is_named_and_never_called() {
     let world = World::without_gpu();
@@ -178,7 +178,7 @@ fn cudas_stub_is_named_and_never_called() {
         };
         let (document, _) = run(&["--json"]);
         let document: Value = serde_json::from_str(&document).unwrap();
-        // Behind the stub the machine's own driver may be found.
+        // The machine's own driver may be found after the stub.
         if document["nvml"]["state"] == "ok" {
             continue;
         }
@@ -213,9 +213,9 @@ fn once_and_json_together_mean_json() {
     }
 }
 
-/// A report of a bug says what was built.
+/// A bug report can then say which build it is about.
 #[test]
-fn the_version_tells_commit_and_target() {
+fn the_version_names_commit_and_target() {
     let (code, text, _) = run(&World::without_gpu(), &["--version"]);
     let rest = text
         .trim_end()

@@ -1,4 +1,4 @@
-//! Files in the channel folder that are no channels, or no longer: they are named, and hinder nobody.
+//! Files in the channel folder that are not channels, or no longer: they are reported, and the other channels are still read.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,25 +10,25 @@ use serde_json::Value;
 /// Byte offsets of the format's frozen header.
 const VERSION: usize = 8;
 const OLDEST_READER: usize = 16;
-/// And of the first section's place in the table of contents.
+/// Byte offset of the first section's position in the table of contents.
 const FIRST_SECTION: usize = 512 + 8;
 
 fn put(bytes: &mut [u8], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Puts a copy of `channel` into its folder, changed.
+/// Puts a changed copy of `channel` into the same folder.
 fn copy(channel: &Path, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> PathBuf {
     let mut bytes = fs::read(channel).unwrap();
     change(&mut bytes);
     let path = channel.with_file_name(name);
-    // As publishers do: nobody sees half a file.
+    // Renamed when complete, as publishers do, so that no reader sees half a file.
     fs::write(path.with_extension("new"), bytes).unwrap();
     fs::rename(path.with_extension("new"), &path).unwrap();
     path
 }
 
-/// The row of a living program.
+/// Returns the row of a program that runs.
 fn row(world: &World, demo: &Background) -> Value {
     let document = world.json();
     let mut rows = document["processes"].as_array().unwrap().iter();
@@ -37,7 +37,7 @@ fn row(world: &World, demo: &Background) -> Value {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_reason() {
+fn unreadable_files_are_named_with_a_reason() {
     let world = World::without_gpu();
     let (demo, _) = Background::fragmented(&world);
     let channel = world.channel_files()[0].clone();
@@ -91,9 +91,9 @@ fn what_cannot_be_read_is_named_with_its_reason() {
     assert_eq!(problems.len(), reasons.len());
 }
 
-/// A newer format that says this reader will do is read as far as it is known.
+/// A newer format that names this reader as new enough is read as far as this reader knows it.
 #[test]
-fn a_newer_format_that_readers_of_today_understand_is_read() {
+fn a_newer_compatible_format_is_read() {
     let world = World::without_gpu();
     let (mut demo, says) = Background::fragmented(&world);
     let channel = world.channel_files()[0].clone();
@@ -106,9 +106,10 @@ fn a_newer_format_that_readers_of_today_understand_is_read() {
     assert_eq!(world.json()["unreadable_channels"], Value::Array(vec![]));
 }
 
-/// Somebody cleans up in /dev/shm. Who looks already goes on to see the program, who comes later can only say what happened.
+/// A channel file is deleted from `/dev/shm`. A dashboard that has it open still shows the program. One that starts later only reports
+/// that the file was removed.
 #[test]
-fn a_channel_that_is_removed_while_its_program_runs_is_told() {
+fn a_channel_removed_while_its_program_runs_is_reported() {
     let world = World::with_nvml("gpu0.used=4G");
     let (mut demo, says) = Background::fragmented(&world);
     let pid = demo.pid();
@@ -154,7 +155,7 @@ fn damaged_files_are_survived_in_every_view() {
     let mut locks = Vec::new();
     for (i, kept) in [0, 8, 512, 1024, 2048, 4096].into_iter().enumerate() {
         let path = copy(&channel, &format!("{i}.gpumem"), |bytes| {
-            // What is in use lies at the front of each section: half of the flips there.
+            // The records in use are at the front of each section, so half of the flips are there.
             for flip in 0..4000 {
                 let at = if flip % 2 == 0 {
                     kept + next() % 65536
@@ -164,7 +165,7 @@ fn damaged_files_are_survived_in_every_view() {
                 bytes[at] ^= 1 << (next() % 8);
             }
         });
-        // Every other one seems to be alive.
+        // Every other file seems to have a live publisher.
         if i % 2 == 0 {
             let file = File::open(&path).unwrap();
             file.lock().unwrap();
@@ -179,7 +180,7 @@ fn damaged_files_are_survived_in_every_view() {
         terminal.keys(key);
         terminal.wait_for(&[shown]);
         if key == "2" {
-            // Every process there is, and back.
+            // Selects every process in turn, and goes back.
             terminal.keys("nnnnnnnnNNNNNNNN++--");
         }
     }

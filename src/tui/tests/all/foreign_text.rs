@@ -1,4 +1,4 @@
-//! Names of others on a terminal: whatever they are made of, they stand in their place and steer nothing.
+//! Names from other programs on a terminal: whatever they contain, they stay in their cells and control nothing.
 
 use std::num::NonZero;
 
@@ -7,7 +7,7 @@ use gpumem_text::clean;
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Controls, direction, what is not seen, what stands for nothing.
+/// Control characters, bidirectional marks, invisible characters, and fillers.
 const HOSTILE: [char; 26] = [
     '\u{1b}',
     '\n',
@@ -41,21 +41,21 @@ fn is_hostile(c: char) -> bool {
     c.is_control() || HOSTILE.contains(&c)
 }
 
-/// A terminal of two rows with something on each, and the cursor behind it.
+/// Returns a terminal of two rows with text on each. The cursor is after the text of the first.
 fn terminal(columns: u16) -> vt100::Parser {
     let mut terminal = vt100::Parser::new(NonZero::new(2).unwrap(), NonZero::new(columns).unwrap(), 0);
     terminal.process("\u{1b}[2;1Hbelow\u{1b}[1;1Hleft|".as_bytes());
     terminal
 }
 
-/// What [`terminal`] wrote, as it is now.
+/// Returns the cells that [`terminal`] wrote, as they are now.
 fn beside(terminal: &vt100::Parser) -> Vec<String> {
     terminal.screen().rows(0, 5).collect()
 }
 
-/// Writes a text letter by letter, the cursor going forwards in its row.
+/// Writes a text character by character, and checks that the cursor only moves forwards in its row.
 fn write(terminal: &mut vt100::Parser, text: &str) -> Result<(), TestCaseError> {
-    // This terminal leaves out the sign for what was taken out; others show it in one column.
+    // This terminal does not draw the replacement character. Others show it in one column.
     for c in text.replace('\u{fffd}', "?").chars() {
         let (_, from) = terminal.screen().cursor_position();
         terminal.process(c.encode_utf8(&mut [0; 4]).as_bytes());
@@ -83,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn every_character_takes_room_of_its_own() {
+fn every_character_takes_a_column() {
     let mut terminal = terminal(80);
     let before = beside(&terminal);
     for c in '\0'..=char::MAX {
@@ -94,7 +94,7 @@ fn every_character_takes_room_of_its_own() {
     assert_eq!(beside(&terminal), before);
 }
 
-/// Every text of a document, names of fields included.
+/// Passes every string of a document to `see`, names of fields included.
 fn texts(value: &Value, see: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => see(text),
@@ -107,9 +107,9 @@ fn texts(value: &Value, see: &mut impl FnMut(&str)) {
     }
 }
 
-/// A program, its job, its device, its pool and its tag have one name, of what a terminal obeys or does not show.
+/// The program, its job, its device, its pool and its tag all have one name, made of characters that a terminal obeys or does not show.
 #[test]
-fn no_name_of_a_channel_reaches_anybody_as_it_is() {
+fn names_from_a_channel_are_always_cleaned() {
     for part in HOSTILE.chunks(7) {
         let name = format!("na{}me{}\u{301}", part.iter().collect::<String>(), "e\u{301}".repeat(5));
         let marks = format!("{name}{}", "\u{301}".repeat(20));
@@ -142,7 +142,7 @@ fn no_name_of_a_channel_reaches_anybody_as_it_is() {
             terminal.keys(key);
             terminal.wait_for(&[shown, "na"]);
         }
-        // All that was written, with the dashboard's own sequences.
+        // Everything that was written, the dashboard's own escape sequences included.
         let written = said(&terminal.raw());
         assert!(written.contains('\u{fffd}'), "{written:?}");
         let raw = |c: char| is_hostile(c) && !c.is_control();

@@ -1,4 +1,4 @@
-//! A machine with GPUs, as a fake NVML plays it.
+//! A machine with GPUs, played by a fake NVML.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gpumem_tests::{Background, Ended, Terminal, World, publish, said, uuid_of};
 use serde_json::Value;
 
-/// Pids that no Linux gives out.
+/// The pids are above the largest that Linux assigns.
 const TWO_GPUS: &str = "gpus=2
 gpu0.used=4G
 gpu0.process=5000001:3G:compute
@@ -80,7 +80,7 @@ fn a_gpu_that_shares_the_hosts_memory_shows_that() {
     assert_eq!(sum, total, "{device}");
     assert!(
         memory["driver_reserved"].is_null(),
-        "nobody knows the driver's share: {memory}"
+        "the driver's share is not known: {memory}"
     );
     let why = memory["unavailable"]["driver_reserved"].as_str().unwrap();
     assert!(why.contains("host's memory"), "{why}");
@@ -88,7 +88,7 @@ fn a_gpu_that_shares_the_hosts_memory_shows_that() {
     let report = world.command(&["--once"]).output().unwrap().stdout;
     let report = String::from_utf8(report).unwrap();
     assert!(report.contains("  driver: the GPU uses the host's memory"), "{report}");
-    // An idle GPU uses nothing, whatever the host's programs do; what its processes have is counted one by one.
+    // An idle GPU uses nothing, whatever the host's programs do. The memory of its processes is counted one by one.
     assert_eq!(memory["other"], 0);
     let host = &device["host_memory"];
     assert_eq!(memory["free"], host["available"]);
@@ -104,7 +104,7 @@ fn a_gpu_that_shares_the_hosts_memory_shows_that() {
     world.play("gpu0.name=NVIDIA GB10;gpu0.memory=not_supported;gpu0.process=5000001:3G:compute;gpu0.process=5000002:1G:graphics");
     let (_, document) = json(&world);
     assert_eq!(document["devices"][0]["memory"]["other"], 4u64 << 30);
-    // Where one is not counted the rest cannot be told apart.
+    // If one process is not counted, the rest cannot be told apart.
     world.play("gpu0.name=NVIDIA GB10;gpu0.memory=not_supported;gpu0.process=5000001:-:compute");
     let (_, document) = json(&world);
     let memory = &document["devices"][0]["memory"];
@@ -148,7 +148,7 @@ fn a_failing_driver_is_an_error_and_never_a_simulation() {
         let world = World::with_nvml(&format!("init={init}"));
         let mut terminal = Terminal::start(&world, &["--interval", "100ms"], 100, 30);
         terminal.wait_for(&["NVML fails", advice]);
-        // A sample of the channels later there is still nothing but the error.
+        // After another sample of the channels the error is still all there is.
         std::fs::write(world.channels().join("later.gpumem"), "no channel").unwrap();
         terminal.wait_for(&["cannot be read"]);
         assert!(terminal.children().is_empty(), "{init}");
@@ -199,7 +199,7 @@ fn a_query_that_hangs_holds_up_neither_the_others_nor_keys() {
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
 
-/// The publisher sees one GPU, which it calls 0 (`CUDA_VISIBLE_DEVICES=1`), and has a context on the other one, too.
+/// The publisher sees one GPU, which it calls 0 (`CUDA_VISIBLE_DEVICES=1`), and also has a context on the other one.
 #[test]
 fn a_publisher_is_joined_to_its_gpu_by_uuid_and_not_by_number() {
     let pid = std::process::id();
@@ -312,7 +312,7 @@ fn mig_devices_are_devices_with_their_own_processes() {
 }
 
 #[test]
-fn what_a_gpu_does_not_tell_is_nothing_with_its_reason() {
+fn figures_that_a_gpu_lacks_are_null_with_a_reason() {
     let world = World::with_nvml("gpu0.used=4G;gpu0.sensors=not_supported;gpu0.processes=no_permission");
     let (code, document) = json(&world);
     let device = &document["devices"][0];
@@ -350,7 +350,7 @@ fn what_a_gpu_does_not_tell_is_nothing_with_its_reason() {
     assert_eq!(device["unavailable"]["memory"], "no permission");
 }
 
-/// The driver stops answering altogether: what the publishers say goes on, and so does the keyboard.
+/// The driver stops answering altogether. The publishers' figures are still updated, and keys still work.
 #[test]
 fn a_driver_that_hangs_holds_up_only_its_own_figures() {
     for (before, then) in [
@@ -384,9 +384,9 @@ fn a_driver_that_hangs_holds_up_only_its_own_figures() {
     }
 }
 
-/// The loader's lock is held then, which the end of a program waits for.
+/// The dynamic loader's lock is held then, and a normal exit would wait for it.
 #[test]
-fn a_driver_that_hangs_while_loading_does_not_delay_the_end() {
+fn a_driver_that_hangs_while_loading_does_not_delay_quitting() {
     let world = World::with_nvml("load_delay_ms=600000");
     let mut terminal = Terminal::start(&world, &[], 80, 24);
     terminal.wait_for(&["1 Overview"]);
@@ -398,7 +398,7 @@ fn a_driver_that_hangs_while_loading_does_not_delay_the_end() {
 
 #[test]
 fn reports_do_not_wait_for_a_driver_that_hangs() {
-    // Its initialisation hangs, or its loading: that holds up the end of a program, too.
+    // Initialisation hangs, or loading does, which would also hold up a normal exit.
     let worlds =
         ["init_delay_ms", "load_delay_ms"].map(|what| World::with_nvml(&format!("gpu0.used=4G;{what}=600000")));
     let reports = [("--json", 3), ("--once", 3), ("doctor", 1)];

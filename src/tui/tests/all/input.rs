@@ -1,10 +1,10 @@
-//! Whatever comes from the keyboard: nothing breaks, and `q` still quits.
+//! Whatever the keyboard sends, nothing breaks, and `q` still quits.
 
 use std::time::{Duration, Instant};
 
 use gpumem_tests::{Ended, Random, Terminal, World, until};
 
-/// Pids that no Linux gives out.
+/// The pids are above the largest that Linux assigns.
 const THREE: &str = "gpu0.used=9G
 gpu0.process=5000001:4G:compute
 gpu0.process=5000002:3G:compute
@@ -15,14 +15,14 @@ gpu0.process=5000001:1G:compute
 gpu0.process=5000002:2G:compute
 gpu0.process=5000003:6G:compute";
 
-/// A dashboard that has drawn three processes.
+/// Starts a dashboard and waits until it has drawn three processes.
 fn dashboard(world: &World) -> Terminal {
     let terminal = Terminal::start(world, &["--interval", "200ms"], 120, 40);
     terminal.wait_for(&["5000001", "5000002", "5000003"]);
     terminal
 }
 
-/// In which order the three are listed.
+/// Returns the three pids in the order in which they are listed.
 fn order(screen: &str) -> Vec<u32> {
     let numbers = screen
         .lines()
@@ -31,8 +31,7 @@ fn order(screen: &str) -> Vec<u32> {
     numbers.filter(|n| (5_000_001..=5_000_003).contains(n)).collect()
 }
 
-/// Waits until a key that means the same however often it is pressed did what it should. (A sequence that did not end may
-/// take the first ones.)
+/// Presses an idempotent key until it took effect. An unfinished sequence before it may take the first presses.
 fn press_until(terminal: &mut Terminal, key: &str, shown: &str) {
     for _ in 0..100 {
         terminal.keys(key);
@@ -47,13 +46,13 @@ fn press_until(terminal: &mut Terminal, key: &str, shown: &str) {
     unreachable!("{key} does not show {shown:?}:\n{}", terminal.text());
 }
 
-/// It is stuck in nothing: keys do what they should.
+/// Waits until keys work again.
 fn settle(terminal: &mut Terminal) {
     press_until(terminal, "3", "last 60 s");
     press_until(terminal, "1", "STATE");
 }
 
-/// And it ends.
+/// Checks that keys work and that `q` quits.
 fn is_sound(mut terminal: Terminal) {
     settle(&mut terminal);
     terminal.keys("q");
@@ -61,7 +60,7 @@ fn is_sound(mut terminal: Terminal) {
 }
 
 #[test]
-fn keys_without_a_meaning_mean_nothing() {
+fn unbound_keys_do_nothing() {
     let world = World::with_nvml(THREE);
     let mut terminal = dashboard(&world);
     let before = order(&terminal.text());
@@ -73,7 +72,7 @@ fn keys_without_a_meaning_mean_nothing() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_dropped() {
+fn invalid_utf8_is_dropped() {
     let world = World::with_nvml(THREE);
     let mut terminal = dashboard(&world);
     terminal.bytes(&[
@@ -83,7 +82,7 @@ fn bytes_that_are_no_text_are_dropped() {
     let mut random = Random::new(2);
     for _ in 0..50 {
         let chunk: Vec<u8> = std::iter::repeat_with(|| random.any() as u8)
-            // What is above ASCII, and control characters that do nothing: the others are keys.
+            // Bytes above ASCII, and control characters that do nothing. The others are keys.
             .map(|byte| if byte < 0x80 { byte % 3 } else { byte })
             .take(200)
             .collect();
@@ -94,7 +93,7 @@ fn bytes_that_are_no_text_are_dropped() {
 }
 
 #[test]
-fn sequences_that_do_not_end_hold_up_nothing() {
+fn unfinished_sequences_block_nothing() {
     let world = World::with_nvml(THREE);
     for begun in [
         "\x1b[",
@@ -123,7 +122,7 @@ fn pasted_text_presses_no_keys() {
         "still the first view:\n{}",
         terminal.text()
     );
-    // Into the filter it goes, as far as there is room.
+    // The filter takes a paste, as far as there is room.
     terminal.keys("/");
     terminal.keys(&format!("\x1b[200~{}\x1b[201~", "5000002 \x07\x1b[31m".repeat(9_000)));
     terminal.wait_for(&["/5000002"]);
@@ -135,7 +134,7 @@ fn pasted_text_presses_no_keys() {
     is_sound(terminal);
 }
 
-/// Without the marks of a paste, in a terminal that knows none.
+/// Such as a paste in a terminal that does not support bracketed paste.
 #[test]
 fn a_flood_of_keys_is_worked_off() {
     let world = World::with_nvml(THREE);
@@ -197,7 +196,7 @@ fn the_selection_stays_with_its_process_while_rows_move() {
     until("still the same is selected", || {
         terminal.selected("5000002") && !terminal.selected("5000003")
     });
-    // By another column it is another row.
+    // Sorting by another column moves the row.
     terminal.keys("s");
     terminal.wait_for(&["Sort by"]);
     terminal.keys("1");
@@ -209,7 +208,7 @@ fn the_selection_stays_with_its_process_while_rows_move() {
     });
     terminal.keys("G");
     until("the last is selected", || terminal.selected("5000003"));
-    // Filtered out and back.
+    // Filtered out, and shown again.
     terminal.keys("/5000001\r");
     terminal.wait("one row", |screen| order(screen) == [5_000_001]);
     terminal.keys("\x1b");
@@ -226,7 +225,7 @@ fn the_selection_stays_with_its_process_while_rows_move() {
 }
 
 #[test]
-fn what_is_paused_stands_still() {
+fn a_paused_view_does_not_change() {
     let world = World::with_nvml(THREE);
     let mut terminal = dashboard(&world);
     terminal.keys("p");

@@ -1,4 +1,4 @@
-//! The real program, in a pseudo-terminal and in pipes, beside fake drivers and real channels. One module for each idea.
+//! Tests of the real program, in a pseudo-terminal and in pipes, with fake drivers and real channels.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod cli;

@@ -1,4 +1,4 @@
-//! More channels than a program may have files open, and few files to be had at all.
+//! More channels than the limit of open files allows, and very low limits.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,12 +8,12 @@ use gpumem_channel::Publisher;
 use gpumem_tests::{Ended, Modes, Terminal, World, gpumem_tui, publish, stopped, until, uuid_of};
 use rustix::process::Signal;
 
-/// A shell's line that runs what follows with at most so many open files.
+/// Returns a shell command that runs its arguments with at most `limit` open files.
 fn few(limit: u32) -> String {
     format!("ulimit -n {limit} && exec \"$0\" \"$@\"")
 }
 
-/// What `--json` says when it is run by such a line.
+/// Returns the output of `--json`, run by such a shell command.
 fn report(world: &World, line: &str) -> serde_json::Value {
     let mut report = Command::new("/bin/sh");
     report.args(["-c", line]).arg(gpumem_tui()).arg("--json");
@@ -42,7 +42,7 @@ fn channels_that_could_not_be_opened_are_read_once_they_can() {
     let args = ["-c", &few, program.to_str().unwrap(), "--interval", "100ms"];
     let terminal = Terminal::start_program(Path::new("/bin/sh"), &world, &args, 120, 40, &[]);
     terminal.wait_for(&["files that were not reached:"]);
-    // Not even the folder can be looked into then: it is no reason to forget what is read.
+    // Not even the folder can be listed then. Channels that are already open must be kept.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(5) {
         let screen = terminal.text();
@@ -89,16 +89,16 @@ fn it_suspends_and_resumes_at_the_limit_of_open_files() {
     }
 }
 
-/// Whatever fails: the runtime, the first frame.
+/// Depending on the limit, the runtime or the first frame fails.
 #[test]
-fn too_few_files_to_begin_with_leave_the_terminal_as_it_was() {
+fn too_few_files_at_start_leave_the_terminal_as_it_was() {
     let program = gpumem_tui();
     for limit in 4..12 {
         let world = World::without_gpu();
         let few = few(limit);
         let args = ["-c", &few, program.to_str().unwrap()];
         let mut terminal = Terminal::start_program(Path::new("/bin/sh"), &world, &args, 80, 24, &[]);
-        // Where it runs all the same.
+        // With this limit it may run all the same.
         terminal.keys("q");
         assert_ne!(terminal.ended(), Ended::Never, "{limit}");
         assert_eq!(terminal.modes(), Modes::OF_A_SHELL, "{limit}");
@@ -106,9 +106,9 @@ fn too_few_files_to_begin_with_leave_the_terminal_as_it_was() {
     }
 }
 
-/// The limit is the soft one, which a program may raise by itself.
+/// A program may raise the soft limit by itself.
 #[test]
-fn a_limit_that_may_be_raised_is() {
+fn a_soft_limit_of_open_files_is_raised() {
     let world = World::without_gpu();
     let publishers = publishers(&world, 100);
     let report = report(&world, "ulimit -S -n 32 && exec \"$0\" \"$@\"");

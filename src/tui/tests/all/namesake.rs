@@ -1,4 +1,4 @@
-//! A pid is a label: who has the number of a process that ended is not taken for it.
+//! Pids are reused: a process is not taken for an earlier one that had the same pid.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -7,18 +7,18 @@ use gpumem_tests::{World, publish, uuid_of};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
-/// Byte offsets in a channel: of the publisher's start time, boot and pid namespace.
+/// Byte offsets in a channel of the publisher's start time, boot id and pid namespace.
 const START_TIME: usize = (8 + 1) * 8;
 const BOOT_ID: usize = (8 + 2) * 8;
 const PID_NAMESPACE: usize = (8 + 4) * 8;
 
-/// A machine where NVML lists this very process, with 2 GiB.
+/// Returns a machine where NVML lists this process, with 2 GiB.
 fn world() -> World {
     let pid = std::process::id();
     World::with_nvml(&format!("gpu0.used=2G;gpu0.process={pid}:2G:compute"))
 }
 
-/// The channel of another process that had our pid, told from us by the word at `differs` and nothing else.
+/// Makes the channel of another process with our pid. Only the word at `differs` tells it from ours.
 fn of_another(world: &World, differs: usize) -> PathBuf {
     let publisher = publish(world, uuid_of(0));
     let mut bytes = fs::read(publisher.path()).unwrap();
@@ -32,7 +32,7 @@ fn of_another(world: &World, differs: usize) -> PathBuf {
     path
 }
 
-/// State, NVML's bytes and reserved bytes of every row with our pid, by state.
+/// Returns state, NVML's bytes and reserved bytes of every row with our pid, sorted by state.
 fn rows(world: &World) -> Vec<(String, Option<u64>, Option<u64>)> {
     let document = world.json();
     let told = |row: &Value| {
@@ -57,7 +57,7 @@ fn the_publisher_itself_is_one_row() {
 
 const DIED: (&str, Option<u64>, Option<u64>) = ("died", None, Some(512 * MIB));
 const PUBLISHING: (&str, Option<u64>, Option<u64>) = ("publishing", None, Some(512 * MIB));
-/// This process, which has a GPU's memory and no channel.
+/// This process, which has memory of a GPU and no channel.
 const WE: (&str, Option<u64>, Option<u64>) = ("not-publishing", Some(2 << 30), None);
 
 #[test]
@@ -67,7 +67,7 @@ fn the_black_box_of_a_namesake_is_another_row() {
     assert_eq!(rows(&world), [DIED, WE].map(owned));
 }
 
-/// A publisher of another pid namespace may have the number of one of ours, and even have started at the same tick.
+/// A publisher in another pid namespace may have the same pid, and may even have started at the same tick.
 #[test]
 fn a_living_namesake_gets_nothing_of_ours() {
     for differs in [START_TIME, PID_NAMESPACE] {
@@ -78,7 +78,7 @@ fn a_living_namesake_gets_nothing_of_ours() {
     }
 }
 
-/// A file that outlived a reboot, in a folder that does: whoever locks it now, its publisher is gone.
+/// The file outlived a reboot, in a folder that does. Its publisher is gone even if something holds the lock.
 #[test]
 fn the_publisher_of_another_boot_is_dead_even_if_locked() {
     let world = world();

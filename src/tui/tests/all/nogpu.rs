@@ -1,11 +1,11 @@
-//! A machine without a GPU: a living, labelled simulation, and a terminal that comes back.
+//! A machine without a GPU: a simulation runs and is labelled, and the terminal is restored.
 
 use std::time::Duration;
 
 use gpumem_tests::{Ended, Modes, Terminal, VIEWS, World, lives, until};
 
 #[test]
-fn a_simulation_lives_and_is_labelled_in_every_view() {
+fn a_simulation_runs_and_is_labelled_in_every_view() {
     let world = World::without_gpu();
     let mut terminal = Terminal::start(&world, &[], 120, 40);
     terminal.wait_for(&["no NVIDIA driver here", "gpumem-tui doctor says what is missing"]);
@@ -22,17 +22,17 @@ fn a_simulation_lives_and_is_labelled_in_every_view() {
     until("the demo is gone", || !children.iter().any(|&child| lives(child)));
 }
 
-/// It was said to be shown, and nothing of it could be.
+/// The dashboard once said that it showed a demo, while the demo published nothing.
 #[test]
-fn what_would_not_publish_is_not_simulated() {
+fn no_demo_is_started_that_would_not_publish() {
     let world = World::without_gpu();
     let environment = [("GPUMEM_ALLOC_CONF", "publish:off")];
     let mut terminal = Terminal::start_with(&world, &[], 120, 40, &environment);
     terminal.wait_for(&["which is not on this machine", "No process publishes now"]);
-    // Where one is to be it has begun by then.
+    // A demo would have begun by now.
     assert!(!terminal.text().contains("showing a simulated"), "{}", terminal.text());
     assert!(terminal.children().is_empty());
-    // Who starts a demo all the same is told.
+    // A user who starts a demo all the same sees the reason.
     terminal.keys("7\r");
     terminal.wait_for(&["It does not publish: it is told publish:off"]);
     terminal.keys("q");
@@ -46,7 +46,7 @@ fn the_label_is_there_on_small_terminals_and_without_colours() {
     terminal.wait_for(&[" SIMULATED "]);
 }
 
-/// The bound is for slow machines and unoptimised code: an order of magnitude above what is measured elsewhere.
+/// The bound allows for slow machines and unoptimised code: it is an order of magnitude above what the benchmark measures.
 #[test]
 fn the_first_frame_waits_for_nothing() {
     let world = World::without_gpu();
@@ -57,7 +57,7 @@ fn the_first_frame_waits_for_nothing() {
 }
 
 #[test]
-fn leaving_gives_the_terminal_back() {
+fn quitting_restores_the_terminal() {
     for key in ["q", "\x03"] {
         let world = World::without_gpu();
         let mut terminal = Terminal::start(&world, &[], 80, 24);
@@ -74,7 +74,7 @@ fn leaving_gives_the_terminal_back() {
         assert_eq!(terminal.ended(), Ended::Code(0));
         assert_eq!(terminal.modes(), Modes::OF_A_SHELL);
         assert!(terminal.line_mode_is_back());
-        // Each mode that was switched on is switched off after everything else that was drawn.
+        // Each mode that was switched on is switched off after the last drawing.
         let raw = String::from_utf8(terminal.raw()).unwrap();
         let last_frame = raw.rfind("\x1b[?2026h").unwrap();
         for mode in ["1000", "1002", "1006", "2004", "1049"] {

@@ -1,10 +1,10 @@
-//! The whole path: a program allocates, its channel carries it, reports and dashboard show it; also when it is killed.
+//! The whole path: a program allocates, publishes to its channel, and reports and dashboard show it; also when it is killed.
 
 use gpumem_channel::{BlockState, Reader};
 use gpumem_tests::{Background, Ended, Terminal, World};
 use serde_json::Value;
 
-/// The row of a process in the JSON document.
+/// Returns the row of a process in the JSON document.
 fn row(document: &Value, pid: u32) -> Value {
     let rows = document["processes"].as_array().unwrap();
     rows.iter().find(|row| row["pid"] == pid).unwrap().clone()
@@ -16,12 +16,12 @@ fn number(object: &Value, field: &str) -> u64 {
         .unwrap_or_else(|| unreachable!("{field} of {object}"))
 }
 
-/// As the table writes sizes below a GiB.
+/// Writes a size below 1 GiB as the table does.
 fn mib(bytes: u64) -> String {
     format!("{:.1}M", bytes as f64 / f64::from(1 << 20))
 }
 
-/// One program that stands still, looked at from four sides.
+/// Compares four views of one program whose memory does not change.
 #[test]
 fn program_channel_report_and_screen_agree() {
     let world = World::without_gpu();
@@ -116,7 +116,7 @@ fn program_channel_report_and_screen_agree() {
 }
 
 #[test]
-fn what_changes_all_the_time_adds_up_at_any_time() {
+fn figures_of_a_busy_program_always_add_up() {
     let world = World::without_gpu();
     let demo = Background::training(&world);
     let mut seen = Vec::new();
@@ -169,7 +169,7 @@ fn a_killed_program_leaves_its_black_box() {
     assert_eq!(process["allocator"]["reserved"], says["reserved"]);
     assert_eq!(process["allocator"]["largest_free"], says["largest_free"]);
 
-    // Who comes later is told, and sees it when asking.
+    // A dashboard that starts later mentions the black box, and lists it on request.
     let mut later = Terminal::start(&world, &[], 160, 40);
     later.wait_for(&["1 program that ended left its black box: b lists it", "GPU 0"]);
     assert!(!row_says(&later.text(), "died"));
@@ -178,7 +178,7 @@ fn a_killed_program_leaves_its_black_box() {
 }
 
 #[test]
-fn a_program_that_says_goodbye_has_exited_and_not_died() {
+fn a_program_that_closes_its_channel_exited_and_did_not_die() {
     let world = World::with_nvml("h100");
     let (mut demo, _) = Background::fragmented(&world);
     let terminal = Terminal::start(&world, &["--interval", "200ms"], 160, 40);

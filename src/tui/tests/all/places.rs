@@ -1,4 +1,4 @@
-//! Places that are no good for channels: who publishes works on without one, who looks says what is wrong.
+//! Folders that cannot hold channels: programs go on without a channel, and the dashboard and `doctor` say what is wrong.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,7 +22,7 @@ const DEMO: [&str; 10] = [
     "remap",
 ];
 
-/// Each is no place for channels; with what has to be said about it.
+/// Returns folders that cannot hold channels, each with what has to be said about it.
 fn unusable(world: &World) -> Vec<(PathBuf, &'static str)> {
     let inside = |name: &str| world.channels().join(name);
     fs::write(inside("file"), "").unwrap();
@@ -61,7 +61,7 @@ fn a_program_without_a_place_for_its_channel_works_on() {
     }
 }
 
-/// No file size is allowed at all: what a channel needs cannot be had.
+/// No file size is allowed at all, so that no channel can be made.
 #[test]
 fn a_limit_on_file_sizes_does_not_harm_the_program() {
     let world = World::without_gpu();
@@ -88,9 +88,9 @@ fn a_limit_on_file_sizes_does_not_harm_the_program() {
     assert!(complaint.contains("publish:off"), "{complaint}");
 }
 
-/// A dashboard that finds no usable place lives, and doctor names the place.
+/// A dashboard that finds no usable folder runs, and `doctor` names the folder.
 #[test]
-fn a_dashboard_without_a_channel_folder_lives() {
+fn a_dashboard_without_a_channel_folder_runs() {
     let world = World::with_nvml("gpu0.used=4G");
     let unusable = unusable(&world);
     for (dir, _) in &unusable {
@@ -105,7 +105,7 @@ fn a_dashboard_without_a_channel_folder_lives() {
         let text = said(&doctor.stdout);
         assert_eq!(doctor.status.code(), Some(1), "{}: {text}", dir.display());
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        // Of what is a directory it says what its programs would say.
+        // Of a directory it says what its programs would say.
         let told = !dir.is_dir() || text.contains(why) && !text.contains("ok channel dir");
         assert!(told, "{}: {text}", dir.display());
         let advised = text.contains("GPUMEM_DIR has to name a directory of this user's");
@@ -113,7 +113,8 @@ fn a_dashboard_without_a_channel_folder_lives() {
     }
 }
 
-/// The command in this world as if no folder was named, in a mount namespace in which `setup` was run; where that is permitted.
+/// Runs the command in this world as if no folder were named, in a mount namespace after `setup`. Returns `None` where that is not
+/// permitted.
 fn outside(world: &World, setup: &str, args: &[&str]) -> Option<Output> {
     let mut command = world.command(args);
     // An empty value names none.
@@ -121,14 +122,14 @@ fn outside(world: &World, setup: &str, args: &[&str]) -> Option<Output> {
     unshared(&["-rmpf"], setup, &command).map(|mut command| command.output().unwrap())
 }
 
-/// What `doctor` says, on one line.
+/// Returns the output of `doctor` on one line.
 fn in_one_line(doctor: &Output) -> String {
     said(&doctor.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Who looks finds what was published elsewhere.
+/// With `GPUMEM_DIR` unset or empty, a reader also finds a channel in another folder.
 #[test]
-fn an_empty_name_of_a_folder_names_none() {
+fn an_empty_folder_variable_counts_as_unset() {
     let world = World::without_gpu();
     let (demo, _) = Background::fragmented(&world);
     for named in [None, Some("")] {
@@ -142,11 +143,11 @@ fn an_empty_name_of_a_folder_names_none() {
     }
 }
 
-/// What `doctor` finds to be too little is too little, and what it says that is needed is enough.
+/// `doctor` warns exactly where a program finds too little room, and the room that it asks for is enough.
 #[test]
 fn doctor_knows_how_much_room_a_channel_needs() {
     let world = World::without_gpu();
-    // A channel takes less where there is little in all, but not where others took what there was.
+    // A channel takes less on a small file system, but not on a large one that others filled.
     for (size, others, enough) in [(64, 61, false), (64, 60, true), (9, 0, true)] {
         let setup =
             format!("mount -t tmpfs -o size={size}M none /dev/shm && head -c {others}M /dev/zero > /dev/shm/others");
@@ -173,7 +174,8 @@ fn doctor_knows_how_much_room_a_channel_needs() {
     }
 }
 
-/// One after the other, with what Docker gives a container. What they leave hinders none of them, nor other programs, and `doctor` knows.
+/// The programs run one after the other in as much shared memory as Docker gives a container. Their black boxes keep neither them nor
+/// other programs from publishing, and `doctor` agrees.
 #[test]
 fn programs_that_end_leave_room_for_those_that_begin() {
     let world = World::without_gpu();
@@ -185,7 +187,7 @@ fn programs_that_end_leave_room_for_those_that_begin() {
         );
         command.args(["-c", &script]).arg(demo.get_program());
         command.args(demo.get_args()).envs(world.environment());
-        // No place in which another test would look: who has a black box open keeps its room.
+        // A folder in which no other test looks: a reader that has a black box open keeps its memory in use.
         command.env("GPUMEM_DIR", "/dev/shm/channels");
         command
     };
@@ -204,9 +206,9 @@ fn programs_that_end_leave_room_for_those_that_begin() {
     }
 }
 
-/// The places that programs choose themselves, when there is none of them: what each of them says, and its exit code.
+/// None of the default places is usable. Checks the messages and the exit codes of the publisher and of `doctor`.
 #[test]
-fn a_machine_without_a_place_for_channels_is_named_as_that() {
+fn a_machine_without_a_place_for_channels_is_reported() {
     let world = World::without_gpu();
     let cases = [
         (
@@ -244,12 +246,13 @@ fn a_machine_without_a_place_for_channels_is_named_as_that() {
     }
 }
 
-/// The program as a user that owns nothing here, in this world; needs root. The test's own files are root's.
+/// Runs the program in this world as a user that owns nothing here. Needs root, which owns the test's own files.
 fn as_nobody(world: &World, args: &[&str]) -> Output {
-    // Where the binary lies may be closed to others.
+    // The binary's folder may be closed to other users.
     let copy = world.channels().join("gpumem-tui");
     if !copy.exists() {
-        // By another process: who forks here while a file is open for writing hands that on, and what is being written cannot be run.
+        // Copied by another process. A child that another thread forks would inherit a descriptor that is open for writing, and a file
+        // that is open for writing cannot be executed.
         let copied = Command::new("cp").arg(gpumem_tests::gpumem_tui()).arg(&copy).status();
         assert!(copied.unwrap().success());
     }

@@ -1,4 +1,4 @@
-//! A program with pools, seen from outside: whose memory it is.
+//! A program with pools, seen from outside: reports name the pool that memory belongs to.
 
 use gpumem_alloc::device::{Sim, SimConfig};
 use gpumem_alloc::{Allocator, Config, Options, PoolConfig, Publish, Stream};

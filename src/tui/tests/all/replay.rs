@@ -1,4 +1,4 @@
-//! `replay` as people and programs run it: on the simulated device, on CUDA as the fake driver plays it, and refused.
+//! `replay` as people and programs run it: on the simulated device, on CUDA with the fake driver, and with bad input.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -53,7 +53,7 @@ fn a_report_has_every_figure_and_its_label() {
     assert_eq!(report["out_of_memory"], serde_json::json!({"count": 0, "first": null}));
     assert_eq!(world.channel_files().len(), 1, "it published, and left its black box");
 
-    // Without a driver people get the simulated device, labelled; programs are told.
+    // Without a driver the text report uses the simulated device, labelled as such, and `--json` is refused.
     let text = replay(&world, &[TRACE, "--no-publish"]);
     assert_eq!(text.status.code(), Some(0), "{}", said(&text.stderr));
     assert!(said(&text.stdout).starts_with("SIMULATED "), "{}", said(&text.stdout));
@@ -73,7 +73,7 @@ fn a_report_has_every_figure_and_its_label() {
     assert_eq!(world.channel_files().len(), 1, "nothing was published");
 }
 
-/// Programs that start others may give them one.
+/// Some parent processes give their children a socket as stdin.
 #[test]
 fn stdin_may_be_a_socket() {
     let world = World::without_gpu();
@@ -90,9 +90,10 @@ fn stdin_may_be_a_socket() {
     }
 }
 
-/// The options of PyTorch do here what they do there, whoever gives them; a flag of its own says more than they do.
+/// PyTorch's options mean here what they mean there, whether a flag or the environment gives them. A flag of `replay` itself takes
+/// precedence.
 #[test]
-fn the_allocator_can_be_told_by_flag_and_by_environment() {
+fn flags_and_environment_configure_the_allocator() {
     let world = World::without_gpu();
     let run = |args: &[&str], environment: &str| {
         let args = [&["replay", TRACE, "--json", "--device", "sim", "--passes", "1"], args].concat();
@@ -168,7 +169,7 @@ fn the_allocator_can_be_told_by_flag_and_by_environment() {
     }
 }
 
-/// A monitor says what it sees on stderr, once, however long it lasts.
+/// A monitor reports a condition on stderr once, however long it lasts.
 #[test]
 fn a_replay_may_be_monitored() {
     let world = World::without_gpu();
@@ -222,7 +223,7 @@ fn every_allocator_replays_on_cuda() {
         let ratio = report["memory"]["ratio"].as_f64().unwrap();
         assert!((1.0..8.0).contains(&ratio), "{allocator}: {ratio}");
     }
-    // Less memory than the trace wants: counted, whoever allocates.
+    // Less memory than the trace needs: every allocator counts the failures.
     for allocator in ["gpumem", "cudamalloc", "cudamallocasync"] {
         let small = [("FAKE_CUDA_TOTAL", "134217728")];
         let report = report(&run(&["--allocator", allocator, "--passes", "1"], &small));
@@ -235,7 +236,7 @@ fn every_allocator_replays_on_cuda() {
             "{allocator}"
         );
     }
-    // A driver in trouble is no lack of memory.
+    // An error of the driver does not count as out of memory.
     for (allocator, call) in [
         ("gpumem", "cuMemCreate"),
         ("cudamalloc", "cuMemFree"),
@@ -253,7 +254,8 @@ fn every_allocator_replays_on_cuda() {
     assert_eq!(missing.status.code(), Some(3), "{}", said(&missing.stderr));
 }
 
-/// A GPU is not asked with each block what it has given out; but where less is held than before it may have given more.
+/// The driver is not asked after each block how much it has given out. It may have given out more even while the program holds less
+/// than before.
 #[test]
 fn the_drivers_peak_is_found_where_sizes_are_rounded_up() {
     let driver = tempfile::tempdir().unwrap();
@@ -271,7 +273,7 @@ fn the_drivers_peak_is_found_where_sizes_are_rounded_up() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_a_sentence() {
+fn a_trace_that_cannot_be_replayed_is_an_error_message() {
     let world = World::without_gpu();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
@@ -298,7 +300,7 @@ fn what_cannot_be_replayed_is_a_sentence() {
         (file("short", &whole[..12]), 1, "is cut off or damaged"),
         (file("nothing", b"op,id,bytes,stream\n"), 1, "no operations"),
     ] {
-        // Measured, and to be looked at.
+        // Both as a measurement and as a paced replay.
         for more in [&[][..], &["--speed", "max"]] {
             let output = replay(&world, &[&[path.as_str(), "--device", "sim"], more].concat());
             assert_eq!(output.status.code(), Some(code), "{path}: {}", said(&output.stdout));
@@ -349,9 +351,9 @@ fn what_cannot_be_replayed_is_a_sentence() {
     }
 }
 
-/// Measured or looked at, what is there is replayed, and what is odd is said.
+/// The part that can be read is replayed, as a measurement and as a paced replay, and the damage is reported.
 #[test]
-fn a_damaged_log_is_replayed_and_said_to_be_damaged() {
+fn a_damaged_log_is_replayed_and_reported_as_damaged() {
     let world = World::without_gpu();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("odd.csv");
@@ -377,9 +379,9 @@ fn a_damaged_log_is_replayed_and_said_to_be_damaged() {
     }
 }
 
-/// Operations take 16 bytes each. Where memory is limited, too many of them are an error, not the process's end.
+/// Operations take 16 bytes each. Where memory is limited, too many of them are an error and do not abort the process.
 #[test]
-fn a_trace_that_memory_is_too_small_for_is_a_sentence() {
+fn a_trace_too_large_for_memory_is_an_error_message() {
     let world = World::without_gpu();
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("long.csv");
@@ -414,7 +416,7 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     terminal.wait_for(&["publishing", "multi_stream_2000.csv.gz", "JOB/COMMAND"]);
     terminal.keys("7 ");
     terminal.wait_for(&["150 operations a second"]);
-    // Far beyond what a machine can do, and back to what is slower than that.
+    // Far faster than a machine can go, and back to a speed that it can keep.
     terminal.keys(&"+".repeat(24));
     terminal.wait_for(&["At full speed, ", " operations"]);
     terminal.keys("-");
@@ -428,7 +430,7 @@ fn a_replay_is_watched_and_paced_in_the_dashboard() {
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
 
-/// The terminal would break words.
+/// Otherwise the terminal would break lines within words.
 #[test]
 fn text_of_a_paced_replay_is_as_wide_as_the_terminal() {
     let world = World::without_gpu();
@@ -445,7 +447,8 @@ fn text_of_a_paced_replay_is_as_wide_as_the_terminal() {
     }
 }
 
-/// What only the replay itself can find out is on the screen, and said again where the screen was; the exit code is the replay's.
+/// An error that only the replay can find is shown on the screen, and printed again once the screen is gone. The exit code is the
+/// replay's.
 #[test]
 fn a_watched_replay_that_cannot_start_ends_with_its_error() {
     let driver = tempfile::tempdir().unwrap();
@@ -470,7 +473,7 @@ fn a_watched_replay_that_cannot_start_ends_with_its_error() {
     );
 }
 
-/// As without `--watch`: a sentence and its exit code, and the screen is left alone. From a pipe it is read once, by the replay.
+/// The message and the exit code are those without `--watch`, and the screen is left alone. A pipe is read only once, by the replay.
 #[test]
 fn a_bad_trace_is_refused_before_the_screen_is_taken() {
     let world = World::without_gpu();
@@ -509,7 +512,7 @@ fn a_bad_trace_is_refused_before_the_screen_is_taken() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     let args = ["replay", pipe.to_str().unwrap(), "--watch", "--device", "sim"];
     let mut terminal = Terminal::start(&world, &args, 120, 40);
-    // Waits for a reader.
+    // Opening a pipe for writing waits for a reader.
     std::thread::spawn(move || std::fs::write(pipe, "op,id,bytes,stream\na,1,512,0\nf,1\n"));
     terminal.wait_for(&["of 2 operations"]);
     terminal.keys("q");

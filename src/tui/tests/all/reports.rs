@@ -1,4 +1,4 @@
-//! One-shot output of the real program and its exit codes, without a GPU and without a terminal.
+//! Reports of the real program and their exit codes, without a GPU and without a terminal.
 
 use std::process::{Output, Stdio};
 
@@ -13,9 +13,9 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-/// Names of files come as a shell's pattern found them, and of directories from whoever sets the environment.
+/// A shell's glob may pass any file name, and the environment may name any directory.
 #[test]
-fn no_name_reaches_the_terminal_as_it_is() {
+fn names_are_cleaned_before_they_reach_the_terminal() {
     const HOSTILE: &str = "x\x1b]0;title\x07\u{9b}2J\u{202e}";
     let world = World::without_gpu();
     let trace = world.channels().join("trace.csv");
@@ -42,7 +42,7 @@ fn no_name_reaches_the_terminal_as_it_is() {
 }
 
 #[test]
-fn a_dashboard_without_a_terminal_names_what_to_say_instead() {
+fn a_dashboard_without_a_terminal_names_the_alternatives() {
     for world in [World::without_gpu(), World::with_nvml("h100")] {
         let output = run(&world, &[]);
         assert_eq!(code(&output), 2);
@@ -60,7 +60,7 @@ fn a_dashboard_without_a_terminal_names_what_to_say_instead() {
 }
 
 #[test]
-fn what_does_not_publish_is_not_shown_and_told_why() {
+fn a_demo_that_would_not_publish_is_refused_with_a_reason() {
     let world = World::without_gpu();
     for (args, expected) in [
         (&["--once", "--device", "sim"][..], 3),
@@ -125,7 +125,7 @@ fn a_simulated_report_is_labelled_and_adds_up() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_pipe_that_is_closed_early_is_no_failure() {
     let world = World::without_gpu();
     let mut child = world
         .command(&["--help"])

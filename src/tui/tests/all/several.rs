@@ -1,10 +1,10 @@
-//! Several dashboards, several publishers, and publishers that come, stop, go and come again.
+//! Several dashboards, several publishers, and publishers that start, stop, end and restart.
 
 use gpumem_tests::{Background, Ended, Terminal, World};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The rows that are shown for a process.
+/// Returns the rows of a process.
 fn rows(screen: &str, pid: u32) -> Vec<&str> {
     let pid = pid.to_string();
     let of_it = |line: &&str| line.split_whitespace().any(|word| word.trim_matches(['│', '▸']) == pid);
@@ -37,7 +37,7 @@ fn several_dashboards_show_one_publisher() {
     second.signal(Signal::KILL);
     assert_eq!(second.ended(), Ended::Signal);
     assert_eq!(processes(&world)[0]["allocator"]["cached"], says["cached"]);
-    // The program goes on, and who still looks sees it.
+    // The program goes on, and the dashboard that is still open shows it.
     demo.tell("next");
     let ooms = demo.step()["stats"]["ooms"].clone();
     assert_eq!(ooms, 1);
@@ -64,7 +64,7 @@ fn a_publisher_that_restarts_is_another_row() {
     assert_eq!(states, ["publishing", "died"]);
 }
 
-/// A process that was stopped holds its memory like any other: it is alive, with the figures it had, and said to be stopped.
+/// A stopped process holds its memory like any other. It is shown as stopped, with its last figures.
 #[test]
 fn a_stopped_publisher_is_alive_until_it_is_killed() {
     let world = World::with_nvml("h100");
@@ -79,7 +79,7 @@ fn a_stopped_publisher_is_alive_until_it_is_killed() {
     };
     let before = stands_still();
     assert_eq!((&before.0, &before.2), (&"publishing".into(), &true.into()));
-    // Three samples later.
+    // Time for three samples.
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(stands_still(), before);
     assert!(shows(&terminal.text(), demo.pid(), "stopped"));

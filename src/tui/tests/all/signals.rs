@@ -1,9 +1,9 @@
-//! However the dashboard ends, its demo ends with it; and the terminal comes back wherever that is possible.
+//! However the dashboard ends, its demo ends with it, and the terminal is restored wherever that is possible.
 
 use gpumem_tests::{Background, Ended, Modes, Terminal, World, lives, stopped, until};
 use rustix::process::{Pid, Signal};
 
-/// A dashboard whose demo is at work, and the demo's pid.
+/// Starts a dashboard with a running demo. Also returns the demo's pid.
 fn with_demo(world: &World) -> (Terminal, u32) {
     let terminal = Terminal::start(world, &["demo", "train", "--device", "sim", "--pace", "100ms"], 80, 24);
     terminal.wait_for(&["Training step"]);
@@ -14,7 +14,7 @@ fn with_demo(world: &World) -> (Terminal, u32) {
     (terminal, child)
 }
 
-/// The exit code that shows a signal, as shells have it.
+/// Returns the exit code that shells use for a signal.
 fn code_of(signal: Signal) -> u32 {
     128 + signal.as_raw() as u32
 }
@@ -33,7 +33,7 @@ fn a_handled_signal_ends_both_and_restores_the_terminal() {
     }
 }
 
-/// Of the driver's threads, of timers, of an abort: whatever ends a program that does not know it.
+/// Signals from the driver's threads, from timers, from an abort: each ends a program that does not handle it.
 #[test]
 fn an_unhandled_signal_ends_both_and_restores_the_terminal() {
     let known = [
@@ -64,7 +64,7 @@ fn an_unhandled_signal_ends_both_and_restores_the_terminal() {
 }
 
 #[test]
-fn a_driver_that_ends_the_program_gives_the_terminal_back() {
+fn a_driver_that_ends_the_program_restores_the_terminal() {
     let world = World::with_nvml("load_delay_ms=1000;load_exit=7");
     let mut terminal = Terminal::start(&world, &[], 80, 24);
     terminal.wait_for(&["1 Overview"]);
@@ -106,7 +106,7 @@ fn a_demo_stopped_by_the_user_ends_and_the_dashboard_stays() {
 }
 
 #[test]
-fn a_demo_that_is_killed_is_told_of() {
+fn a_killed_demo_is_reported() {
     let world = World::without_gpu();
     let (mut terminal, child) = with_demo(&world);
     let pid = Pid::from_raw(child as i32).unwrap();
@@ -127,7 +127,7 @@ fn a_suspended_dashboard_comes_back_where_it_was() {
         terminal.modes() == Modes::OF_A_SHELL && terminal.line_mode_is_back()
     });
     terminal.resize(100, 30);
-    // As a shell does: to the whole job.
+    // To the whole job, as a shell does.
     let group = Pid::from_raw(terminal.pid() as i32).unwrap();
     rustix::process::kill_process_group(group, Signal::CONT).unwrap();
     until("the terminal is the dashboard's", || terminal.modes().alternate);
@@ -143,7 +143,7 @@ fn send(pid: u32, signal: Signal) {
     rustix::process::kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
 }
 
-/// However both came to be stopped, and although only the dashboard is told to go on.
+/// Only the dashboard gets SIGCONT, however both came to be stopped.
 #[test]
 fn a_dashboard_that_goes_on_takes_its_demo_along() {
     for stop in [Signal::TSTP, Signal::STOP] {
@@ -162,7 +162,7 @@ fn a_dashboard_that_goes_on_takes_its_demo_along() {
     }
 }
 
-/// A stopped process does not notice that its input has ended: it has to be killed.
+/// A stopped process does not notice that its input has ended, so it has to be killed.
 #[test]
 fn a_demo_that_does_not_end_is_killed() {
     for key in ["q", "x"] {
@@ -192,9 +192,9 @@ fn a_demo_that_does_not_end_is_killed() {
     }
 }
 
-/// The key does nothing where nobody could let the program go on.
+/// Without a shell nothing could resume the program, so the key only shows a message.
 #[test]
-fn ctrl_z_without_a_shell_is_refused_in_words() {
+fn ctrl_z_without_a_shell_is_refused_with_a_message() {
     let world = World::without_gpu();
     let (mut terminal, _) = with_demo(&world);
     terminal.keys("\x1a");

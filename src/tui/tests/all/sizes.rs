@@ -1,16 +1,16 @@
-//! Any size of terminal, and terminals that show less: the dashboard starts, lives and leaves.
+//! Terminals of any size, and terminals without colours or Unicode: the dashboard starts, runs and quits.
 
 use gpumem_tests::{Background, Ended, Modes, Terminal, VIEWS, World, until};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 #[test]
-fn it_starts_and_lives_at_any_size() {
+fn it_starts_and_runs_at_any_size() {
     for (columns, rows) in [(1, 1), (2, 2), (20, 5), (80, 24), (200, 50), (500, 3), (3, 200)] {
         let world = World::without_gpu();
         let args = ["demo", "fragmentation", "--device", "sim", "--budget", "256M"];
         let mut terminal = Terminal::start(&world, &args, columns, rows);
         until("it runs", || !terminal.children().is_empty());
-        // Every view, with every popup over it that opens there.
+        // Every view, with every popup that opens over it.
         for view in ["1", "2", "3", "7"] {
             for popup in ["?", "m", "s", "/", "f"] {
                 terminal.keys(view);
@@ -29,16 +29,16 @@ fn it_starts_and_lives_at_any_size() {
     }
 }
 
-/// The most memory that a process has held, in MiB.
+/// Returns the most memory that a process has held, in MiB.
 fn peak(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
 }
 
-/// What a terminal claims to be is believed only as far as a screen can be.
+/// A size that a terminal reports is believed only up to what a screen can have.
 #[test]
-fn a_size_that_no_screen_has_takes_no_memory() {
+fn an_impossible_size_takes_no_memory() {
     let world = World::without_gpu();
     let mut terminal = Terminal::start(&world, &[], 80, 24);
     terminal.wait_for(&["SIMULATED", "STATE"]);
@@ -49,7 +49,7 @@ fn a_size_that_no_screen_has_takes_no_memory() {
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        // The test's own screen stays as it is: it would take the memory.
+        // The test's own screen keeps its size: it would take that memory itself.
         tcsetwinsize(terminal.tty(), size).unwrap();
     };
     for (columns, rows) in [(65535, 65535), (20000, 20000), (65535, 1), (1, 65535)] {
@@ -118,7 +118,7 @@ fn a_storm_of_sizes_is_survived_in_every_view_with_popups_open() {
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
 
-/// The numbers of every sequence that sets colours and the like.
+/// Returns the parameters of every SGR sequence, which sets colours and other attributes.
 fn attributes(raw: &[u8]) -> Vec<Vec<u16>> {
     let text = String::from_utf8_lossy(raw);
     let sequences = text.split("\x1b[").skip(1);
@@ -130,10 +130,10 @@ fn attributes(raw: &[u8]) -> Vec<Vec<u16>> {
     attributes.map(numbers).collect()
 }
 
-/// Arguments and environment.
+/// Arguments and environment of a run.
 type Given = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
-/// What is drawn in every view and popup.
+/// Returns everything that is drawn while every view and popup is opened.
 fn drawn(world: &World, args: &[&str], environment: &[(&str, &str)]) -> Vec<u8> {
     let mut terminal = Terminal::start_with(world, args, 80, 24, environment);
     terminal.wait_for(&["SIMULATED", "Space pause"]);
@@ -150,7 +150,7 @@ fn drawn(world: &World, args: &[&str], environment: &[(&str, &str)]) -> Vec<u8> 
     terminal.raw()
 }
 
-/// The colours of some sequences: how many sequences set one of 8 or 16, of 256, of all.
+/// Counts the sequences that set a colour of 8 or 16, of 256, and of all 24 bits.
 fn colours(raw: &[u8]) -> [usize; 3] {
     let mut count = [0; 3];
     for numbers in attributes(raw) {

@@ -1,4 +1,4 @@
-//! A terminal that takes nothing for a while, as behind a connection that hangs: it comes back all the same.
+//! A terminal that takes no output for a while, as behind a connection that hangs, is restored all the same.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use gpumem_tests::{Ended, Modes, Terminal, World, lives, said, until};
 use rustix::process::Signal;
 
-/// Whether a dashboard's terminal is left as a shell wants it that takes nothing when the dashboard ends, and then, in time, goes on.
-/// Meanwhile signals arrive that mean nothing to a dashboard which ends.
+/// Returns whether the terminal is left as a shell wants it. It takes nothing when the dashboard is asked to quit, and goes on before
+/// the dashboard gives up. Meanwhile signals arrive, which a dashboard that is ending ignores.
 fn comes_back(world: &World) -> bool {
     let mut terminal = Terminal::start(world, &[], 80, 24);
     terminal.wait_for(&["Space pause"]);
     terminal.stall();
     terminal.keys("q");
-    // A third of the time that it may take.
+    // A third of the time that the dashboard waits.
     for _ in 0..50 {
         terminal.signal(Signal::WINCH);
         std::thread::sleep(Duration::from_millis(2));
@@ -28,11 +28,11 @@ fn comes_back(world: &World) -> bool {
 #[test]
 fn a_signal_does_not_end_the_wait_for_a_slow_terminal() {
     let world = World::without_gpu();
-    // On a slow machine it may be too late.
+    // On a slow machine the terminal may go on too late.
     assert!((0..5).any(|_| comes_back(&world)), "still the dashboard's screen");
 }
 
-/// Its shell may have left its stdout in a mode in which a write does not wait but fails.
+/// The shell may have left stdout non-blocking, so that a write fails instead of waiting.
 #[test]
 fn a_terminal_that_cannot_be_entered_is_as_it_was() {
     let world = World::without_gpu();

@@ -1,4 +1,5 @@
-//! Another user's thousand channels of 256 devices each: they neither hide anybody's, nor keep the dashboard from answering.
+//! Another user has a thousand channels of 256 devices each. They hide nobody else's channels, and do not keep the dashboard from
+//! answering.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::os::fd::AsFd;
@@ -14,20 +15,20 @@ use serde_json::Value;
 
 use crate::alone;
 
-/// A user that nobody is.
+/// The id of a user that does not exist.
 const STRANGER: u32 = 54_321;
 const CHANNELS: usize = 1000;
 const DEVICES: u32 = 256;
 
-/// The channels of the stranger, in a folder where root looks for them.
+/// The channels of that user, in a folder where root looks for them.
 struct Crowd {
     folder: tempfile::TempDir,
-    /// Whoever has the lock of a channel's file is its publisher, and alive.
+    /// A reader takes a channel for live while its file is locked.
     _locks: Vec<File>,
 }
 
 impl Crowd {
-    /// `None` where only root could make it.
+    /// Makes the channels. Returns `None` without root's rights.
     fn gather(failed: usize) -> Option<Crowd> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: only root can make another user's channels");
@@ -41,13 +42,13 @@ impl Crowd {
         Some(Crowd { folder, _locks: locks })
     }
 
-    /// What a program needs to see the crowd beside the channels of its own user, which are in `own`.
+    /// Returns the environment in which a program sees these channels beside those of its own user, which are in `own`.
     fn environment(own: &Path) -> [(&'static str, &str); 2] {
         [("GPUMEM_DIR", ""), ("XDG_RUNTIME_DIR", own.to_str().unwrap())]
     }
 }
 
-/// Fills a folder with channels of 256 devices that live as long as what is returned.
+/// Fills a folder with channels of 256 devices. They are live as long as the returned files are open.
 fn fill(folder: &Path, job: &str, ooms: u64, count: usize, owner: Option<u32>) -> Vec<File> {
     let (_template, first) = template(job, ooms);
     let bytes = std::fs::read(&first).unwrap();
@@ -62,7 +63,7 @@ fn fill(folder: &Path, job: &str, ooms: u64, count: usize, owner: Option<u32>) -
     (0..count).map(channel).collect()
 }
 
-/// A folder that nobody else may enter, in memory.
+/// Makes a folder in memory that no other user may enter.
 fn private(prefix: &str) -> tempfile::TempDir {
     let private = Permissions::from_mode(0o700);
     let mut builder = tempfile::Builder::new();
@@ -73,7 +74,7 @@ fn private(prefix: &str) -> tempfile::TempDir {
         .unwrap()
 }
 
-/// A channel of 256 devices, one of which failed a request `ooms` times, in a folder of its own.
+/// Makes a channel of 256 devices, one of which failed a request `ooms` times, in a folder of its own.
 fn template(job: &str, ooms: u64) -> (tempfile::TempDir, PathBuf) {
     let folder = private("crowd-");
     let options = Options {
@@ -107,7 +108,7 @@ fn template(job: &str, ooms: u64) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A publisher of our own user's, and the folder in which it is looked for.
+/// Starts a publisher of our own user. Also returns the folder in which it is looked for.
 fn own() -> (World, Publisher) {
     let world = World::without_gpu();
     let inner = world.channels().join("gpumem");
@@ -117,7 +118,7 @@ fn own() -> (World, Publisher) {
     (world, publisher)
 }
 
-/// The most memory that a process has had resident so far, in KiB; `None` once it is gone.
+/// Returns the peak of a process's resident memory so far, in KiB. `None` once it is gone.
 fn peak_kib(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -125,7 +126,7 @@ fn peak_kib(pid: u32) -> Option<u64> {
 }
 
 #[test]
-fn a_report_shows_a_share_of_them_and_counts_the_rest() {
+fn a_report_shows_some_of_the_channels_and_counts_the_rest() {
     let _turn = alone();
     let Some(crowd) = Crowd::gather(3) else { return };
     let (world, _publisher) = own();
@@ -176,7 +177,7 @@ fn a_report_shows_a_share_of_them_and_counts_the_rest() {
     drop(crowd);
 }
 
-/// Opens and closes the help, and ends the dashboard by a signal.
+/// Checks that the help opens and closes, and that a signal ends the dashboard.
 fn answers(mut terminal: Terminal) {
     let mut answers = Vec::new();
     for _ in 0..10 {

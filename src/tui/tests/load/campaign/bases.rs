@@ -1,4 +1,4 @@
-//! The corpus that mutants are made of: real channels of several shapes, made fresh by a publisher.
+//! The channels that mutants are made from: real ones of several shapes, made in each run by a publisher.
 
 use gpumem_channel::{
     Block, BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Lane, LaneFigures, LanePool, Operation,
@@ -7,20 +7,20 @@ use gpumem_channel::{
 use gpumem_tests::{Random, World, uuid_of};
 
 const KIB: u64 = 1 << 10;
-/// What the peaks of all figures were above what there is now.
+/// How far the peak of each figure is above its current value.
 const PASSED: u64 = 4 * KIB;
 
-/// A real channel.
+/// A real channel, which mutants start from.
 pub(crate) struct Base {
-    /// What mutants call it.
+    /// Its name in the lines of mutants.
     pub(crate) name: &'static str,
-    /// All of its file.
+    /// The whole file.
     pub(crate) bytes: Vec<u8>,
-    /// Whether its lock is held while it is judged: the file of a program that lives.
+    /// Whether its lock is held while it is judged, as that of a running program is.
     pub(crate) alive: bool,
 }
 
-/// All shapes.
+/// Makes a channel of each shape.
 pub(crate) fn bases() -> Vec<Base> {
     let base = |name, alive, shape: &Shape| Base {
         name,
@@ -45,24 +45,24 @@ pub(crate) fn bases() -> Vec<Base> {
                 ..heap
             },
         ),
-        base("exited", false, &Shape { goodbye: true, ..heap }),
+        base("exited", false, &Shape { closed: true, ..heap }),
         base("died", false, &Shape { oom: true, ..heap }),
     ]
 }
 
-/// What a channel has.
+/// What a channel contains.
 #[derive(Clone, Copy)]
 struct Shape {
     devices: u8,
-    /// Segments of each device, blocks of each segment, and room for blocks.
+    /// Segments of each device, blocks of each segment, and the capacity for blocks.
     segments: u32,
     blocks_per_segment: u64,
     blocks: u32,
     lanes: u32,
     /// A request failed, and there is advice.
     oom: bool,
-    /// The publisher said goodbye.
-    goodbye: bool,
+    /// The publisher closed the channel.
+    closed: bool,
 }
 
 impl Default for Shape {
@@ -74,15 +74,15 @@ impl Default for Shape {
             blocks: 256,
             lanes: 0,
             oom: false,
-            goodbye: false,
+            closed: false,
         }
     }
 }
 
 impl Shape {
-    /// The file of such a channel.
+    /// Returns the file of such a channel.
     fn publish(&self) -> Vec<u8> {
-        // Of its own: who creates a channel sweeps its directory.
+        // Each in its own directory: creating a channel sweeps the directory.
         let world = World::without_gpu();
         let options = Options {
             dir: Some(world.channels().to_owned()),
@@ -113,7 +113,7 @@ impl Shape {
             }
         }
         let bytes = std::fs::read(&path).unwrap();
-        if !self.goodbye {
+        if !self.closed {
             return bytes;
         }
         drop(publisher);
@@ -307,7 +307,7 @@ impl Work<'_> {
     }
 }
 
-/// Has a lane hand out a block, and count it.
+/// Makes a lane hand out a block, and count it.
 fn hand_out((lane, figures): &mut (Lane, LaneFigures), block: &Block, slot: u32, next: Option<u32>) {
     lane.operation(&Operation {
         kind: EventKind::Alloc,

@@ -17,14 +17,14 @@ use super::program::{Run, run};
 use super::text::harm;
 use super::words::{job, set_job};
 
-/// Mutants that the program sees together.
+/// Mutants that are in the program's folder together.
 const BATCH: usize = 40;
-/// Every so many batches `--once` looks at them, too.
+/// `--once` reads every this many batches, too.
 const ONCE: usize = 8;
-/// Faults that are told.
-const TOLD: usize = 30;
+/// The most faults that are printed.
+const PRINTED: usize = 30;
 
-/// What was seen.
+/// Counts of what was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) mutants: usize,
@@ -32,9 +32,9 @@ pub(crate) struct Tally {
     pub(crate) unreadable: usize,
     pub(crate) inconsistent: usize,
     pub(crate) sound: usize,
-    /// By the oracle: their figures cannot be true.
+    /// Mutants whose figures cannot be true, as the oracle says.
     pub(crate) contradictory: usize,
-    /// Of these: the reader believed one of their devices, or the program showed figures that they do not have.
+    /// Those of them with a device that the reader believed, or with figures in the program's output that they do not have.
     pub(crate) contradictory_believed: usize,
     /// Runs of the program.
     pub(crate) runs: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Tally {
 /// A campaign over channels.
 pub(crate) struct Channels {
     bases: Vec<Base>,
-    /// A machine with a GPU, and one without NVML, each with a sound publisher.
+    /// A machine with a GPU and one without NVML, each with an intact publisher.
     worlds: [(World, Publisher); 2],
     next: usize,
     pub(crate) tally: Tally,
@@ -71,7 +71,7 @@ impl Channels {
         &self.bases
     }
 
-    /// Tries mutants. Their verdicts.
+    /// Tries mutants and returns their verdicts.
     pub(crate) fn try_all(&mut self, mutants: &[Mutant]) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(mutants.len());
         for batch in mutants.chunks(BATCH) {
@@ -80,14 +80,14 @@ impl Channels {
         verdicts
     }
 
-    /// Fails if anything was found.
+    /// Panics if any fault was found.
     #[track_caller]
     pub(crate) fn finish(&self) {
-        let told: Vec<&str> = self.faults.iter().take(TOLD).map(String::as_str).collect();
+        let told: Vec<&str> = self.faults.iter().take(PRINTED).map(String::as_str).collect();
         let count = self.faults.len();
         assert!(
             told.is_empty(),
-            "{count} faults of {} mutants, of which a line makes each again (corpus.txt takes them):\n{}\n{:?}",
+            "{count} faults of {} mutants; each line makes its mutant again and can be added to corpus.txt:\n{}\n{:?}",
             self.guilty.len(),
             told.join("\n"),
             self.tally
@@ -122,8 +122,8 @@ impl Channels {
         suspects.iter().map(|suspect| suspect.judged.verdict).collect()
     }
 
-    /// Puts mutants into a world's folder as if they had been published, and has the reader read them. They go when the second value is
-    /// dropped.
+    /// Puts mutants into a world's folder as if they had been published, and has the reader read them. Their files are removed when the
+    /// returned [`Folder`] is dropped.
     fn place(&mut self, mutants: &[Mutant], world: usize) -> (Vec<Suspect>, Folder) {
         let (world, publisher) = &self.worlds[world];
         let mut folder = Folder::default();
@@ -177,7 +177,7 @@ impl Channels {
         }
     }
 
-    /// Runs the program, and checks what it says. What is wrong with a document is noted; an error is that there is none.
+    /// Runs the program and checks its output. Faults of a document are recorded. Returns an error if there is no document.
     fn report(&mut self, suspects: &[Suspect], world: usize) -> Result<(), String> {
         let run = run(self.worlds[world].0.command(&["--json"]))?;
         is_clean(&run)?;
@@ -194,7 +194,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Tries each alone after the program failed with all of them.
+    /// Tries each mutant alone after the program failed with all of them.
     fn find_guilty(&mut self, mutants: &[Mutant], world: usize, why: &str) {
         let before = self.faults.len();
         for mutant in mutants {
@@ -204,12 +204,12 @@ impl Channels {
             }
         }
         if self.faults.len() == before {
-            self.fault("a batch, and none of it alone", why);
+            self.fault("a batch, but none of its mutants alone", why);
         }
     }
 }
 
-/// Whether one of the devices of a mutant has figures that cannot be true.
+/// Returns whether a device of a mutant has figures that cannot be true.
 fn is_contradictory(suspect: &Suspect) -> bool {
     let claims = suspect.oracle.as_ref().map_or(&[][..], |oracle| &oracle.claims);
     let opened = !matches!(
@@ -222,7 +222,7 @@ fn is_contradictory(suspect: &Suspect) -> bool {
     opened && claims.iter().any(|claim| matches!(claim, Claim::Contradictory(_)))
 }
 
-/// Whether a report came, with text that may be shown.
+/// Checks that there is a report, and that its text is safe to show.
 fn is_clean(run: &Run) -> Result<(), String> {
     if run.code != Some(0) {
         return Err(format!("exit {:?}: {}", run.code, said(&run.stderr)));
@@ -235,7 +235,7 @@ fn is_clean(run: &Run) -> Result<(), String> {
     }
 }
 
-/// The files of a batch.
+/// The files of a batch, which are removed on drop.
 #[derive(Default)]
 struct Folder {
     paths: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! What `--json` says of a folder of mutants: `JSON.md` is the promise.
+//! Checks the output of `--json` for a folder of mutants against what `JSON.md` promises.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use super::judge::{Judged, Verdict};
 use super::oracle::{Figures, Oracle};
 use super::text::harm;
 
-/// A mutant in the folder.
+/// A mutant in the folder, with what is known about it.
 pub(crate) struct Suspect {
-    /// The line that makes it again.
+    /// The line of text that makes it again.
     pub(crate) line: String,
-    /// Its file's name.
+    /// The name of its file.
     pub(crate) file: String,
-    /// By which its rows are known, if its mutation left it that.
+    /// The job label by which its rows are found, if the mutation left it intact.
     pub(crate) job: Option<String>,
-    /// Whether it seems to live.
+    /// Whether its publisher seems to live.
     pub(crate) alive: bool,
-    /// What its words say.
+    /// What the words of its file say.
     pub(crate) oracle: Option<Oracle>,
     /// What the reader made of it.
     pub(crate) judged: Judged,
 }
 
-/// A fault, and the mutant that it is about, where that is known.
+/// The mutant that a fault is about, where that is known, and a description.
 pub(crate) type Fault = (Option<usize>, String);
 
-/// Everything that is wrong with a document.
+/// Returns every fault of a document.
 pub(crate) fn check(document: &Value, suspects: &[Suspect], witness: u32) -> Vec<Fault> {
     let mut faults = Vec::new();
     if document["schema"] != "gpumem/1" {
@@ -55,7 +55,7 @@ pub(crate) fn check(document: &Value, suspects: &[Suspect], witness: u32) -> Vec
     let devices = document["devices"].as_array().map_or(&[][..], Vec::as_slice);
     let found = devices.iter().filter_map(|device| check_sums(device, devices, rows));
     faults.extend(found.map(|text| (None, text)));
-    // Whatever lies beside it, a sound publisher is shown as it is.
+    // An intact publisher is shown correctly whatever other files are in the folder.
     let is_witness = |row: &&Value| {
         let allocator = &row["allocator"];
         row["pid"] == witness
@@ -66,7 +66,10 @@ pub(crate) fn check(document: &Value, suspects: &[Suspect], witness: u32) -> Vec
             && allocator["largest_free"] == 128u64 << 20
     };
     if !rows.iter().any(|row| is_witness(&row)) {
-        faults.push((None, "the sound publisher beside them is not shown as it is".to_owned()));
+        faults.push((
+            None,
+            "the intact publisher beside them is not shown correctly".to_owned(),
+        ));
     }
     faults
 }
@@ -75,7 +78,7 @@ fn about(row: &Value, suspect: &Suspect) -> bool {
     suspect.job.as_deref().is_some_and(|job| row["job"] == job)
 }
 
-/// Every text of a document.
+/// Checks every string of a document.
 fn texts(value: &Value, faults: &mut Vec<Fault>) {
     match value {
         Value::String(text) => faults.extend(harm(text).map(|text| (None, text))),
@@ -88,7 +91,7 @@ fn texts(value: &Value, faults: &mut Vec<Fault>) {
     }
 }
 
-/// A row with figures: whatever its state is, they can be true.
+/// Checks that the figures of a row can be true, whatever its state is.
 fn check_row(row: &Value, suspect: Option<&Suspect>, faults: &mut Vec<String>) {
     let allocator = &row["allocator"];
     if allocator.is_null() {
@@ -180,7 +183,7 @@ fn check_row(row: &Value, suspect: Option<&Suspect>, faults: &mut Vec<String>) {
     }
 }
 
-/// Whether a mutant's rows are what the reader made of it.
+/// Returns a fault if the rows of a mutant are not what the reader made of it.
 fn match_rows(suspect: &Suspect, rows: &[&Value], document: &Value) -> Option<String> {
     suspect.job.as_ref()?;
     let judged = &suspect.judged;
@@ -208,7 +211,7 @@ fn match_rows(suspect: &Suspect, rows: &[&Value], document: &Value) -> Option<St
     }
 }
 
-/// A device's memory is the sum of the rows on it that have figures, and its parts add up.
+/// Checks that a device's memory is the sum of the rows on it that have figures, and that its parts add up.
 fn check_sums(device: &Value, devices: &[Value], rows: &[Value]) -> Option<String> {
     let memory = &device["memory"];
     let label = &device["label"];

@@ -1,4 +1,4 @@
-//! Mutants at random: what somebody would write who wants a reader to crash, to hang, or to believe what cannot be.
+//! Random mutants, such as an attacker would write to make a reader crash, hang, or believe impossible figures.
 
 use gpumem_tests::Random;
 
@@ -6,15 +6,15 @@ use super::bases::Base;
 use super::mutant::{Mutant, Step};
 use super::words::{contents, section, word};
 
-/// Words of a publisher's cell, and of a lane's; where a lane's cells begin.
+/// Words of a publisher's cell and of a lane's, and the word where a lane's cells begin.
 const CELL: usize = 80;
 const LANE_CELL: usize = 24;
 const LANE_CELLS: usize = 16;
-/// Words of a cell that say something.
+/// Words of a cell that are in use.
 const CELL_USED: usize = 66;
 const LANE_CELL_USED: usize = 22;
 
-/// Where a cell has a figure of the small pool and of the large one, and its peaks.
+/// The words of a cell with one figure of the small pool and of the large one, and its peaks.
 struct Place {
     now: [usize; 2],
     peak: [usize; 2],
@@ -27,7 +27,7 @@ const fn place(small: usize, large: usize, small_peak: usize) -> Place {
     }
 }
 
-/// In the order in which the peaks of their sums are stored, from here on.
+/// First word of the peaks of both pools' sums, which are stored in the order of [`FIGURES`].
 const ALL_PEAKS: usize = 52;
 const FIGURES: [Place; 9] = [
     place(2, 10, 26),
@@ -41,7 +41,7 @@ const FIGURES: [Place; 9] = [
     place(20, 24, 32),
 ];
 
-/// Numbers at the edges of what is computed with them.
+/// Numbers at the edges of the arithmetic done with them.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -61,7 +61,7 @@ const EDGES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// Text that would do something to a terminal, or to what stands beside it.
+/// Text that would control a terminal, or change what is beside it.
 const TEXTS: [&str; 9] = [
     "\x1b[2J\x1b[H",
     "\x1b]0;x\x07",
@@ -74,7 +74,7 @@ const TEXTS: [&str; 9] = [
     "\u{2028}\u{feff}",
 ];
 
-/// A mutant of any kind.
+/// Returns a random mutant of any kind.
 pub(crate) fn mutant(random: &mut Random, bases: &[Base]) -> Mutant {
     let base = &bases[random.below(bases.len() as u64) as usize];
     let steps = match random.below(16) {
@@ -88,7 +88,7 @@ pub(crate) fn mutant(random: &mut Random, bases: &[Base]) -> Mutant {
     }
 }
 
-/// Another figure together with its peaks, so that it is not found out by these. At times a second one.
+/// Changes a figure together with its peaks, so that the peaks do not contradict it. Sometimes changes a second one.
 fn lie(random: &mut Random, base: &Base) -> Vec<Step> {
     let mut steps = Vec::new();
     let Some((record, newest, start)) = newest_figures(random, base) else {
@@ -116,7 +116,7 @@ fn lie(random: &mut Random, base: &Base) -> Vec<Step> {
     steps
 }
 
-/// A device's record, where its newest figures are in it, and where it begins.
+/// Returns a device's record, the position of its newest figures in it, and the position where it begins.
 fn newest_figures(random: &mut Random, base: &Base) -> Option<(usize, usize, usize)> {
     let section = section(&base.bytes, "stats")?;
     let devices = if base.name == "two" { 2 } else { 1 };
@@ -164,7 +164,7 @@ fn step(random: &mut Random, base: &Base, bases: &[Base]) -> Step {
     }
 }
 
-/// A word of the newest figures of a device. The number of the cell stays as it is, so that the change is believed.
+/// Changes a word of the newest figures of a device. The cell's sequence number stays, so that the change is believed.
 fn figure(random: &mut Random, base: &Base) -> Step {
     let Some((record, newest, start)) = newest_figures(random, base) else {
         return Step::Bit(0);
@@ -179,7 +179,7 @@ fn figure(random: &mut Random, base: &Base) -> Step {
     }
 }
 
-/// A word of a lane: of its newest figures, mostly.
+/// Changes a word of a lane, mostly one of its newest figures.
 fn lane_figure(random: &mut Random, base: &Base) -> Step {
     let Some(section) = section(&base.bytes, "lanes") else {
         return Step::Bit(0);
@@ -200,7 +200,7 @@ fn lane_figure(random: &mut Random, base: &Base) -> Step {
     }
 }
 
-/// A word of a record in use, rarely its number: an even one says that the record is whole.
+/// Changes a word of a record in use, rarely its sequence number: an even one means that the record is complete.
 fn field(random: &mut Random, base: &Base, name: &'static str, words: u64) -> Step {
     set(random, base, name, |random| {
         let used = match name {
@@ -226,7 +226,7 @@ fn set(
     place: impl FnOnce(&mut Random) -> (usize, usize),
 ) -> Step {
     let (record, mut at) = place(random);
-    // Where a text begins.
+    // The word where a text begins.
     let text_at = match name {
         "devices" => Some(8),
         "strings" => Some(1),
@@ -246,7 +246,7 @@ fn set(
     }
 }
 
-/// A word of the header, of who publishes, or of the table of contents.
+/// Changes a word of the header, of the publisher's identity, or of the table of contents.
 fn header(random: &mut Random, bytes: &[u8]) -> Step {
     let toc = contents(bytes);
     let at = match random.below(4) {
@@ -289,7 +289,7 @@ fn record_over_another(random: &mut Random, base: &Base) -> Step {
     }
 }
 
-/// Eight bytes of a text that no terminal should see.
+/// Returns eight bytes of a text that no terminal should receive.
 fn text(random: &mut Random) -> u64 {
     let mut bytes = [b'x'; 8];
     let text = TEXTS[random.below(TEXTS.len() as u64) as usize].as_bytes();
@@ -298,7 +298,7 @@ fn text(random: &mut Random) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// A number instead of `old`, which stands beside `others`.
+/// Returns a number to replace `old`, which is stored beside `others`.
 fn value(random: &mut Random, old: u64, others: &[u64]) -> u64 {
     let other = |random: &mut Random| match others.len() as u64 {
         0 => EDGES[random.below(EDGES.len() as u64) as usize],

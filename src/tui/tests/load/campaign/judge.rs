@@ -1,4 +1,4 @@
-//! A mutant before the reader, in this process: it may be refused or show less, but never crash, hang, or show what cannot be.
+//! Reads a mutant in this process. The reader may refuse it or show less, but never crash, hang, or show impossible figures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use gpumem_channel::{Reader, Snapshot};
 use super::oracle::{Claim, Figures, Oracle};
 use super::text::harm;
 
-/// How long the reader may take. An idle machine needs some milliseconds.
+/// How long the reader may take. It needs some milliseconds on an idle machine.
 const LIMIT: Duration = Duration::from_secs(2);
-/// After this time the reader is taken to hang.
+/// How long it takes until the reader counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the reader makes of a file.
+/// What the reader made of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It does not open it.
+    /// It did not open the file.
     Refused,
-    /// It opens it, and cannot read it.
+    /// It opened the file, and could not read it.
     Unreadable,
-    /// It says of something in it that it contradicts itself.
+    /// It reported that something in the file contradicts itself.
     Inconsistent,
-    /// It believes it.
+    /// It believed the file.
     Sound,
 }
 
@@ -32,13 +32,13 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
-    /// Devices that are shown, and those of them that are believed.
+    /// Devices that the reader shows, and how many of them it believes.
     pub(crate) devices: usize,
     pub(crate) sound: usize,
     pub(crate) faults: Vec<String>,
 }
 
-/// Has the reader read a file. A panic is a fault; so is that it takes long.
+/// Reads a file with the reader. A panic is a fault, and so is taking too long.
 pub(crate) fn judge(path: PathBuf, oracle: Option<Oracle>) -> Judged {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || {
@@ -51,7 +51,7 @@ pub(crate) fn judge(path: PathBuf, oracle: Option<Oracle>) -> Judged {
         if start.elapsed() > LIMIT {
             judged.faults.push(format!("the reader took {:?}", start.elapsed()));
         }
-        // Nobody waits any more where it took too long.
+        // The receiver is gone if it took too long.
         let _ = send.send(judged);
     });
     let hung = |_| failed(format!("the reader was not done after {PATIENCE:?}"));
@@ -99,7 +99,7 @@ fn read(path: &Path, oracle: Option<&Oracle>) -> Judged {
         if pass > 0 && (judged.devices, judged.sound) != (snapshot.devices.len(), sound) {
             judged
                 .faults
-                .push("another look at the same file shows something else".to_owned());
+                .push("reading the same file again gives another result".to_owned());
         }
         (judged.devices, judged.sound) = (snapshot.devices.len(), sound);
         judged.verdict = match sound == snapshot.devices.len() && !malformed {
@@ -107,13 +107,15 @@ fn read(path: &Path, oracle: Option<&Oracle>) -> Judged {
             false => Verdict::Inconsistent,
         };
         if let Err(error) = reader.events().and_then(|_| reader.glance()) {
-            judged.faults.push(format!("what is read is not read again: {error}"));
+            judged
+                .faults
+                .push(format!("reading the same file again fails: {error}"));
         }
     }
     judged
 }
 
-/// What holds for anything a reader returns.
+/// Checks what holds for anything that the reader returns.
 fn check(snapshot: &Snapshot, faults: &mut Vec<String>) {
     for device in &snapshot.devices {
         let mut end = Some(0);
@@ -150,7 +152,7 @@ fn check(snapshot: &Snapshot, faults: &mut Vec<String>) {
     }
 }
 
-/// What the words say, and what is shown: of a sound device the very figures, and of one that contradicts itself none.
+/// Compares the reader's result with the oracle's: a sound device has exactly its figures, and one that contradicts itself has none.
 fn compare(snapshot: &Snapshot, oracle: Option<&Oracle>, faults: &mut Vec<String>) {
     let Some(oracle) = oracle else { return };
     if snapshot.devices.len() > oracle.claims.len() {

@@ -1,13 +1,13 @@
-//! The mutation campaign: nobody can freeze, blind or fool the dashboard.
+//! The mutation campaign: no file or input can freeze the dashboard, hide other programs from it, or make it show false figures.
 //!
-//! Thousands of channels and inputs that are nearly real are read in this process and by the program. None may crash it, hold it up, write to
-//! the terminal, or have it show figures that cannot be true. What the words of a channel come to is decided by an oracle that shares no code
-//! with the reader.
+//! Thousands of channels and inputs that are nearly real are read in this process and by the program. None may crash it, delay it, write
+//! escape sequences to the terminal, or make it show figures that cannot be true. An oracle that shares no code with the reader decides
+//! what a channel says.
 //!
-//! - The corpus is real channels, made fresh by a publisher (`bases.rs`), and mutants that were worth keeping (`corpus.txt`), which are tried
-//!   first.
-//! - A mutant is a line of text (`mutant.rs`). One that fails is printed as its line: appended to the corpus it is tried for ever.
-//! - A run is seeded, so that it can be done again. A short one is a part of `cargo test`; a long one is
+//! - The corpus is real channels, made in each run by a publisher (`bases.rs`), and mutants that were worth keeping (`corpus.txt`), which are
+//!   tried first.
+//! - A mutant is a line of text (`mutant.rs`). The line of one that fails is printed. Appended to the corpus it is tried in every run.
+//! - A run is seeded, so that it can be repeated. A short one is a part of `cargo test`; a long one is
 //!   `GPUMEM_CAMPAIGN=36000 cargo test --release -p gpumem-tui --test load campaign -- --nocapture`, for that many channels and a sixth as many
 //!   inputs. `GPUMEM_CAMPAIGN_SEED` tries others.
 
@@ -35,9 +35,9 @@ use settings::Settings;
 
 use crate::shared;
 
-/// Mutants that are told from each other by what comes of them: that, and the line that makes one.
+/// Mutants with different outcomes: for each the outcome, and the line that makes the mutant.
 const CORPUS: &str = include_str!("corpus.txt");
-/// Mutants that are made at a time.
+/// How many mutants are made at a time.
 const AT_ONCE: u64 = 400;
 
 #[test]
@@ -80,7 +80,7 @@ fn mutated_inputs_are_read_or_refused_in_time() {
     }
 }
 
-/// Else nothing could be told of a mutant: each base is a channel that the reader, the program and the oracle agree on.
+/// The reader, the program and the oracle agree on each base. Otherwise a mutant's outcome would mean nothing.
 #[test]
 fn the_bases_are_sound_before_they_are_mutated() {
     let _turn = shared();
@@ -104,7 +104,7 @@ fn the_bases_are_sound_before_they_are_mutated() {
 }
 
 #[test]
-fn what_came_of_the_mutants_of_the_corpus_still_does() {
+fn the_mutants_of_the_corpus_have_the_same_outcome_as_before() {
     let _turn = shared();
     let lines = CORPUS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut channels = Channels::new();
@@ -116,7 +116,7 @@ fn what_came_of_the_mutants_of_the_corpus_still_does() {
         assert_eq!(
             mutants.last().map(Mutant::to_string).as_deref(),
             Some(mutant),
-            "is written as it is read"
+            "a mutant is written as it was read"
         );
     }
     let verdicts = channels.try_all(&mutants);

@@ -1,4 +1,4 @@
-//! A mutant: a base and what is changed in it, as a line of text that makes it again.
+//! A mutant: a base and the changes made to it, written as one line of text from which it can be made again.
 //!
 //! ```text
 //! heap: stats 0 9 = 18446744073709551615; lanes 1 20 = 7
@@ -11,7 +11,7 @@
 //! | `bit N` | flips a bit of the file |
 //! | `copy FROM TO WORDS` | copies words over others |
 //! | `from BASE WORD WORDS` | takes words from another base, at the same place |
-//! | `cut BYTES`, `grow BYTES` | shortens the file to so many bytes, lengthens it by so many zeros |
+//! | `cut BYTES`, `grow BYTES` | shortens the file to that many bytes, appends that many zeros |
 
 use std::fmt;
 use std::str::FromStr;
@@ -55,12 +55,12 @@ pub(crate) struct Mutant {
 }
 
 impl Mutant {
-    /// Its base among all.
+    /// Returns its base.
     pub(crate) fn base<'a>(&self, bases: &'a [Base]) -> &'a Base {
         find(bases, &self.base)
     }
 
-    /// Changes `bytes`, those of its base.
+    /// Applies the changes to `bytes`, which are those of its base.
     pub(crate) fn apply(&self, bytes: &mut Vec<u8>, bases: &[Base]) {
         for step in &self.steps {
             step.apply(bytes, bases);

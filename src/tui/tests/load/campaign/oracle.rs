@@ -1,9 +1,9 @@
-//! What the words of a file say of each device, and whether that can be true: by the definitions of the figures (`JSON.md`, and the
-//! format's documentation), with a decoder and with rules of its own.
+//! Decides what the words of a file say about each device, and whether that can be true. It follows the definitions of the figures
+//! (`JSON.md` and the format's documentation) with its own decoder and its own rules.
 
 use super::words::{Section, section, word};
 
-/// Words of a publisher's cell, of a lane's, and where a lane's cells begin in its record.
+/// Words of a publisher's cell and of a lane's, and the word of a lane's record where its cells begin.
 const CELL: usize = 80;
 const LANE_CELL: usize = 24;
 const LANE_CELLS: usize = 16;
@@ -13,11 +13,11 @@ const LIVE_BLOCKS: usize = 1;
 const LIVE_SEGMENTS: usize = 2;
 const LIVE_DEVICES: usize = 3;
 const LIVE_LANES: usize = 8;
-/// Kinds of events after which there is more in free blocks than the figures say, until both follow: a block is handed out or comes back, a
-/// segment is taken or grows.
+/// Kinds of events that change the free blocks before the figures follow: a block is handed out or comes back, a segment is taken or
+/// grows.
 const MOVES: [u64; 5] = [1, 2, 3, 4, 6];
 
-/// Figures of a pool, in the order in which both pools' highest sums are stored.
+/// Figures of a pool, in the order in which the peaks of both pools' sums are stored.
 const FIGURES: usize = 9;
 const ACTIVE: usize = 1;
 const REQUESTED: usize = 2;
@@ -25,35 +25,35 @@ const ALLOCATED: usize = 3;
 const ACTIVE_BYTES: usize = 4;
 const RESERVED: usize = 6;
 const SPLIT_BYTES: usize = 8;
-/// Where a cell has what each of them is now: in the pool's hot words, its splits, and its cold words.
+/// The words of a cell with the current value of each figure: in the pool's hot words, its splits, and its cold words.
 const HOT: [(usize, usize); 5] = [(0, 0), (ACTIVE, 2), (REQUESTED, 3), (ALLOCATED, 5), (ACTIVE_BYTES, 7)];
 const HOT_AT: [usize; 2] = [2, 10];
 const SPLIT: [(usize, usize); 2] = [(7, 0), (8, 2)];
 const SPLIT_AT: [usize; 2] = [18, 22];
 const COLD_AT: [usize; 2] = [26, 39];
-/// Figures whose peaks come first there; then segments and reserved bytes, with now, peak and sum each.
+/// Figures whose peaks come first in the cold words. Segments and reserved bytes follow, each with current value, peak and sum.
 const PEAKS: [usize; 7] = [0, 1, 2, 3, 4, 7, 8];
 const SEGMENTS: usize = 5;
-/// The peaks of both pools' sums.
+/// First word of the peaks of both pools' sums.
 const ALL_PEAKS_AT: usize = 52;
-/// Where a lane's cell has what it counts of each pool, two words each.
+/// First word of each pool's counts in a lane's cell, two words for each count.
 const LANE_AT: [usize; 2] = [2, 12];
 const LANE_FIGURES: [usize; 5] = [0, REQUESTED, ALLOCATED, 7, 8];
 
-/// What a device's words come to.
+/// What a device's words say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// There are no figures that are whole.
+    /// There are no complete figures.
     Nothing,
     /// Nothing is wrong with them.
     Sound(Figures),
     /// They cannot be true.
     Contradictory(&'static str),
-    /// Events since say more, which this does not follow.
+    /// Later events changed the figures, which the oracle does not follow.
     Undecided,
 }
 
-/// Both pools together.
+/// Figures of both pools together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) reserved: u64,
@@ -65,15 +65,15 @@ pub(crate) struct Figures {
 /// What a file says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
-    /// Of each device that it may show, in order.
+    /// The claim of each device that may be shown, in order.
     pub(crate) claims: Vec<Claim>,
-    /// More than what is cached may be in free blocks: of each device the bytes of what is just being moved, which its event told before.
-    /// `None` where a record is being written: then nobody can say.
+    /// How much more than the cached bytes may be in free blocks of each device: the bytes of a block that is being moved, whose event is
+    /// written first. `None` if a record is being written: then the bytes are not known.
     pub(crate) begun: Option<[u64; 2]>,
 }
 
 impl Oracle {
-    /// Of the devices that may be shown only those of a row are known: whether that can be a sound one with these figures.
+    /// Returns whether a row with these figures can be a sound device of the file. Rows do not say which of the devices they show.
     pub(crate) fn allows(&self, shown: &Figures) -> bool {
         self.claims.iter().any(|claim| match claim {
             Claim::Sound(figures) => figures == shown,
@@ -83,7 +83,7 @@ impl Oracle {
     }
 }
 
-/// What the words of a file say; `None` where its sections are not what they have to be.
+/// Returns what the words of a file say. `None` if its sections are not as they have to be.
 pub(crate) fn ask(bytes: &[u8]) -> Option<Oracle> {
     let live = section(bytes, "live").filter(|live| live.stride == 1 && live.count > LIVE_LANES)?;
     let counter = |n: usize| word(bytes, live.start + n);
@@ -102,12 +102,12 @@ pub(crate) fn ask(bytes: &[u8]) -> Option<Oracle> {
     })
 }
 
-/// Whether a record's number says that it is whole.
+/// Returns whether a record's sequence number says that it is complete.
 fn is_whole(number: u64) -> bool {
     number.is_multiple_of(2) && number > 0
 }
 
-/// The newest of two cells that is whole.
+/// Returns the newest complete cell of two.
 fn newest(bytes: &[u8], first: usize, stride: usize) -> Option<usize> {
     let cells = [first, first + stride].into_iter();
     cells
@@ -166,14 +166,15 @@ fn claim(bytes: &[u8], record: usize, device: usize, events: u64, lanes: &[usize
             }
         }
     }
-    // What one part lost and another did not yet get is read as nothing.
+    // A figure that one part has given up and another not yet taken over is read as nothing.
     if !peaks_count && now.as_flattened().iter().any(|figure| *figure > i64::MAX as u64) {
         return Claim::Undecided;
     }
     judge(&now, &peak, peaks_count, |figure| at(ALL_PEAKS_AT + figure))
 }
 
-/// The definitions. Reserved is what was taken from the driver; active, allocated and requested are parts of what is before them.
+/// Applies the definitions. Reserved is what was taken from the driver. Active, allocated and requested are each a part of the figure
+/// before.
 fn judge(
     now: &[[u64; FIGURES]; 2],
     peak: &[[u64; FIGURES]; 2],
@@ -212,7 +213,7 @@ fn judge(
     })
 }
 
-/// Bytes of each device's blocks whose events are the last of their rings.
+/// Returns the bytes of each device's blocks whose events are the last of their rings.
 fn begun(bytes: &[u8], live: &Section, lanes: &[usize]) -> Option<[u64; 2]> {
     let counter = |n: usize| word(bytes, live.start + n);
     for (name, used) in [("segments", LIVE_SEGMENTS), ("blocks", LIVE_BLOCKS)] {

@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a report may take. An idle machine needs a tenth of a second.
+/// How long a report may take. It takes a tenth of a second on an idle machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// How a run ended.
@@ -19,9 +19,9 @@ pub(crate) struct Run {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// When it is not done in time. It is ended then.
+/// If it does not end in time. It is killed then.
 pub(crate) fn run(mut command: Command) -> Result<Run, String> {
-    // Files: who does not read a pipe holds its writer up.
+    // Files, because a pipe that is not read would block the program.
     let (mut stdout, mut stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     command.stdin(Stdio::null());
     command

@@ -1,13 +1,13 @@
 //! How long a campaign is, and where its random numbers begin.
 
-/// Channels of a run that nobody asked to be long. It takes some seconds.
+/// Channels of a run by default. It takes some seconds.
 const MUTANTS: u64 = 2_400;
-/// The seed of such a run: every run of CI tries the same mutants.
+/// The default seed: every run of CI tries the same mutants.
 const SEED: u64 = 20_261_128;
 /// Channels that are mutated for each of the inputs.
 const CHANNELS_PER_INPUT: u64 = 6;
 
-/// What the environment asks for.
+/// The settings that the environment asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Mutated channels.
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Those of `GPUMEM_CAMPAIGN`, the number of channels, and `GPUMEM_CAMPAIGN_SEED`.
+    /// Reads `GPUMEM_CAMPAIGN`, the number of channels, and `GPUMEM_CAMPAIGN_SEED`.
     pub(crate) fn from_environment() -> Settings {
         let number = |name: &str| {
             let text = std::env::var(name).ok()?;

@@ -1,9 +1,9 @@
-//! What text may be shown: nothing that moves a cursor, hides itself or turns round what stands beside it.
+//! Which text is safe to show: none of its characters may move the cursor, be invisible, or reverse the text beside it.
 
 /// Bytes of the longest sentence that a report may have.
 const LONGEST: usize = 4096;
 
-/// The first character of a text that harms, or that the text is too long.
+/// Returns the first harmful character of a text, or a note that the text is too long.
 pub(crate) fn harm(text: &str) -> Option<String> {
     if text.len() > LONGEST {
         return Some(format!("a text of {} bytes", text.len()));
@@ -12,7 +12,7 @@ pub(crate) fn harm(text: &str) -> Option<String> {
     harmful.map(|c| format!("{c:?} in {text:?}"))
 }
 
-/// By Unicode's properties: controls (Cc), formats (Cf), and separators of lines and paragraphs (Zl, Zp).
+/// Returns whether Unicode lists a character as a control (Cc), a format character (Cf), or a line or paragraph separator (Zl, Zp).
 pub(crate) fn is_harmful(c: char) -> bool {
     let format = [
         '\u{ad}'..='\u{ad}',

@@ -1,5 +1,5 @@
-//! A channel file as words, by the format's documentation and not by the crate that reads it: what judges a reader must not share its
-//! mistakes.
+//! A channel file as 64-bit words. This follows the format's documentation and does not use the crate that reads it: a judge of the reader
+//! must not share its mistakes.
 
 /// Words of the header that lead to the table of contents.
 const TOC: usize = 4;
@@ -24,7 +24,7 @@ pub(crate) const SECTIONS: [(u64, &str); 11] = [
     (12, "lane_events"),
 ];
 
-/// Where a section lies: all in words.
+/// The position of a section in the file, all in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) start: usize,
@@ -33,20 +33,20 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// First word of a record.
+    /// Returns the first word of a record.
     pub(crate) fn record(&self, record: usize) -> usize {
         self.start + record * self.stride
     }
 }
 
-/// Word number `n`; 0 where the file ends before.
+/// Returns word number `n`, or 0 if the file ends before it.
 pub(crate) fn word(bytes: &[u8], n: usize) -> u64 {
     let at = n.saturating_mul(8);
     let word = bytes.get(at..at.saturating_add(8));
     word.map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap()))
 }
 
-/// Sets it, if the file has it.
+/// Sets word number `n`, if the file has it.
 pub(crate) fn set_word(bytes: &mut [u8], n: usize, value: u64) {
     let at = n.saturating_mul(8);
     if let Some(word) = bytes.get_mut(at..at.saturating_add(8)) {
@@ -54,13 +54,13 @@ pub(crate) fn set_word(bytes: &mut [u8], n: usize, value: u64) {
     }
 }
 
-/// Words of the table of contents: of the first entry, and behind the last.
+/// Returns the words of the table of contents, from the first entry to the end of the last.
 pub(crate) fn contents(bytes: &[u8]) -> std::ops::Range<usize> {
     let start = word(bytes, TOC) as usize / 8;
     start..start.saturating_add((word(bytes, TOC_ENTRIES) as usize).saturating_mul(TOC_ENTRY))
 }
 
-/// The section with this name, if the file has it, and has all of it.
+/// Returns the section with this name, if the file has all of it.
 pub(crate) fn section(bytes: &[u8], name: &str) -> Option<Section> {
     let (kind, _) = SECTIONS.iter().find(|(_, known)| *known == name)?;
     let toc = contents(bytes);
@@ -78,7 +78,7 @@ pub(crate) fn section(bytes: &[u8], name: &str) -> Option<Section> {
     (end <= bytes.len() / 8).then_some(section)
 }
 
-/// Gives a channel a job label by which its rows are known again.
+/// Gives a channel a job label by which its rows are found again.
 pub(crate) fn set_job(bytes: &mut [u8], job: &str) {
     let mut text = [0; 8 * JOB_WORDS];
     text[..job.len()].copy_from_slice(job.as_bytes());
@@ -88,7 +88,7 @@ pub(crate) fn set_job(bytes: &mut [u8], job: &str) {
     }
 }
 
-/// The job label as the header has it, byte for byte.
+/// Returns the bytes of the header's job label.
 pub(crate) fn job(bytes: &[u8]) -> Vec<u8> {
     let text = bytes.get(8 * (JOB + 1)..8 * (JOB + 1 + JOB_WORDS)).unwrap_or_default();
     let length = (word(bytes, JOB) as usize).min(text.len());

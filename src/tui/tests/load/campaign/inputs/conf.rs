@@ -5,7 +5,7 @@ use gpumem_tests::{Random, World};
 
 use super::{PROGRAM, TRACE, Tally, attempt, mutate, replay, run_with};
 
-/// What people write, in PyTorch's syntax and ours.
+/// Real configurations, in PyTorch's syntax and ours.
 const REAL: [&str; 8] = [
     "expandable_segments:True",
     "max_split_size_mb:128,garbage_collection_threshold:0.8",
@@ -36,7 +36,7 @@ const PIECES: [&[u8]; 16] = [
     b"budget_mb:1",
 ];
 
-/// Tries so many.
+/// Tries `count` mutated configurations.
 pub(crate) fn configurations(random: &mut Random, count: u64) -> Tally {
     let mut tally = Tally::default();
     let world = World::without_gpu();

@@ -1,4 +1,4 @@
-//! Bytes of a terminal: one dashboard takes them all, among channels that lie, and then ends as if nothing had been.
+//! Bytes from a terminal: one dashboard takes all of them, beside channels with false figures, and then quits normally.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use gpumem_tests::{Ended, Modes, Random, Terminal, World, publish, uuid_of};
 
 use super::{Tally, mutate};
 
-/// What terminals send: keys, the mouse in two encodings, pastes, answers to questions.
+/// What terminals send: keys, mouse reports in two encodings, pastes, replies to queries.
 const REAL: [&[u8]; 30] = [
     b"j",
     b"k",
@@ -57,12 +57,12 @@ const PIECES: [&[u8]; 14] = [
     b"~",
 ];
 
-/// Keys that end or stop the dashboard, and Enter, with which a demo begins.
+/// Keys that end or suspend the dashboard, and Enter, which starts a demo.
 const LEFT_OUT: [u8; 5] = [b'q', 0x03, 0x1a, b'\r', b'\n'];
-/// Sequences after which it is looked whether keys do what they should.
+/// The number of sequences after which the test checks that keys still work.
 const AT_ONCE: u64 = 100;
 
-/// Sends so many sequences.
+/// Sends `count` mutated sequences.
 pub(crate) fn terminal_bytes(random: &mut Random, count: u64) -> Tally {
     let world = World::with_nvml("h100");
     let _publisher = publish(&world, uuid_of(0));
@@ -95,7 +95,7 @@ pub(crate) fn terminal_bytes(random: &mut Random, count: u64) -> Tally {
     }
 }
 
-/// Leaves whatever has begun: a paste, a sequence, the line of the filter, popups. Then keys do what they should.
+/// Leaves whatever has begun: a paste, a sequence, the filter's input line, popups. Then waits until keys work.
 fn settle(terminal: &mut Terminal) {
     for (key, shown) in [("3", "last "), ("1", "STATE")] {
         let start = Instant::now();
@@ -107,7 +107,7 @@ fn settle(terminal: &mut Terminal) {
             );
             for bytes in ["\x1b[201~", "\x1b", "\x1b", key] {
                 terminal.keys(bytes);
-                // A sequence that does not end is waited for, but not for long.
+                // The dashboard waits a short time for the rest of an unfinished sequence.
                 std::thread::sleep(Duration::from_millis(60));
             }
         }

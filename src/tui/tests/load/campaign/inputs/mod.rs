@@ -1,4 +1,4 @@
-//! Inputs that are nearly real: what a terminal sends, and files and texts that people give the program.
+//! Inputs that are nearly real: bytes from a terminal, and files and texts that users give the program.
 
 mod conf;
 mod keys;
@@ -19,9 +19,9 @@ pub(crate) use keys::terminal_bytes;
 pub(crate) use snapshots::snapshots;
 pub(crate) use traces::traces;
 
-/// How long one input may hold up who reads it.
+/// How long it may take to read one input.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Every so many inputs the program reads one, too.
+/// The program reads every this many inputs, too.
 const PROGRAM: u64 = 25;
 /// A recorded program.
 const TRACE: &str = concat!(
@@ -29,18 +29,18 @@ const TRACE: &str = concat!(
     "/../../demo/tests/data/multi_stream_2000.csv.gz"
 );
 
-/// What was seen.
+/// Counts of what was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) inputs: u64,
     pub(crate) read: u64,
     pub(crate) refused: u64,
-    /// Of them the program read, too.
+    /// Inputs that the program read, too.
     pub(crate) runs: u64,
 }
 
-/// Some bytes instead of others: another digit, flipped, put in, taken out, doubled, moved, or cut off; and pieces that mean something. Mostly
-/// once: what is refused at its first fault hides the others.
+/// Mutates an input: changes a digit, flips a bit, inserts, removes, doubles or moves bytes, truncates it, or inserts one of `pieces`.
+/// Mostly does this once, because a reader that refuses the first fault does not see the others.
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>, pieces: &[&[u8]]) {
     for _ in 0..1 + random.below(8) / 5 {
         let length = bytes.len() as u64;
@@ -72,7 +72,8 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>, pieces: &[&[u8]]) {
     }
 }
 
-/// Has something read an input; `None` if it was refused, in words that may be shown. Panics with the input if that panics, or takes long.
+/// Reads an input. Returns `None` if it was refused with a message that is safe to show. Panics with the input if `read` panics or takes
+/// too long.
 #[track_caller]
 fn attempt<T>(input: &[u8], read: impl FnOnce() -> Result<T, String>) -> Option<T> {
     let start = Instant::now();
@@ -93,7 +94,7 @@ fn attempt<T>(input: &[u8], read: impl FnOnce() -> Result<T, String>) -> Option<
     }
 }
 
-/// Runs a command that reads an input. It ends with one of these codes, with a document or with a sentence.
+/// Runs a command that reads an input. Checks that it ends with one of `codes`, and with a document or a message.
 #[track_caller]
 fn run_with(input: &[u8], command: Command, codes: &[i32]) {
     let shown = || String::from_utf8_lossy(input).escape_debug().to_string();
@@ -108,7 +109,7 @@ fn run_with(input: &[u8], command: Command, codes: &[i32]) {
     }
 }
 
-/// The command that replays a file on a simulated device.
+/// Returns the command that replays a file on a simulated device.
 fn replay(world: &World, file: &std::path::Path) -> Command {
     world.command(&[
         "replay",

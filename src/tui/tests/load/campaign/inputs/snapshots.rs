@@ -7,15 +7,15 @@ use gpumem_tests::Random;
 
 use super::{Tally, attempt, mutate};
 
-/// Of PyTorch 2.11, on an H100.
+/// A snapshot of PyTorch 2.11 on an H100.
 const REAL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../snapshot/tests/data/torch211_gpt_fixed.pickle.gz"
 );
-/// What is left of its segments and of its history, so that a mutation meets something.
+/// How many of its segments and of its history's entries are kept, so that a mutation hits something that matters.
 const LEFT: usize = 4;
 
-/// A small one.
+/// A small snapshot.
 pub(super) const SMALL: &str = r#"{"segments": [{"device": 0, "address": 4096, "total_size": 1024, "allocated_size": 512,
     "active_size": 512, "requested_size": 500, "stream": 0, "segment_type": "small", "segment_pool_id": [0, 0],
     "is_expandable": false, "frames": [], "blocks": [{"address": 4096, "size": 512, "requested_size": 500,
@@ -52,7 +52,7 @@ const PIECES: [&[u8]; 24] = [
     b"\xff",
 ];
 
-/// What is left of a real one, as PyTorch would write it.
+/// Returns the shortened real snapshot, as PyTorch would write it.
 pub(super) fn pickle() -> Vec<u8> {
     let mut snapshot = Snapshot::read(Path::new(REAL)).unwrap();
     snapshot.segments.truncate(LEFT);
@@ -67,7 +67,7 @@ pub(super) fn pickle() -> Vec<u8> {
     bytes
 }
 
-/// Tries so many.
+/// Tries `count` mutated snapshots.
 pub(crate) fn snapshots(random: &mut Random, count: u64) -> Tally {
     let mut small = Vec::new();
     Snapshot::from_bytes(SMALL.as_bytes())
@@ -91,7 +91,7 @@ pub(crate) fn snapshots(random: &mut Random, count: u64) -> Tally {
     tally
 }
 
-/// Whatever was read can be used, and is the same when it is written and read again.
+/// Uses a snapshot that was read, and checks that it stays the same when it is written and read again.
 fn use_it(snapshot: &Snapshot) {
     snapshot.check();
     for device in 0..snapshot.device_traces.len() {
@@ -105,13 +105,13 @@ fn use_it(snapshot: &Snapshot) {
     let once = written(snapshot);
     assert!(
         once == written(&Snapshot::from_bytes(&once).unwrap()),
-        "written twice it is another"
+        "it changes when it is written and read again"
     );
-    // Not everything can be told in JSON.
+    // JSON cannot represent everything, so an error is fine.
     drop(snapshot.write_json(std::io::sink()));
 }
 
-/// The crate keeps texts as they are, and says so: who shows them cleans them.
+/// Cleans a text. The crate keeps texts as they are, as documented, and leaves the cleaning to the caller.
 fn cleaned(text: &str) -> String {
     gpumem_text::clean(text)
 }

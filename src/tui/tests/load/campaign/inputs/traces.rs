@@ -9,7 +9,7 @@ use gpumem_tests::{Random, World};
 use super::snapshots::{self, SMALL};
 use super::{PROGRAM, TRACE, Tally, attempt, mutate, replay, run_with};
 
-/// Operations of a real program that are mutated.
+/// How many operations of a real program are mutated.
 const OPERATIONS: usize = 120;
 
 const PIECES: [&[u8]; 18] = [
@@ -33,7 +33,7 @@ const PIECES: [&[u8]; 18] = [
     b"\x1b[31m",
 ];
 
-/// A real program's first operations as one of our files, and as a log of RMM's.
+/// Returns a real program's first operations as a file of ours, and as a log of RMM.
 fn real() -> [Vec<u8>; 2] {
     let trace = Trace::open(Path::new(TRACE)).unwrap();
     let mut csv = "op,id,bytes,stream\n".to_owned();
@@ -55,7 +55,7 @@ fn real() -> [Vec<u8>; 2] {
     [csv.into_bytes(), log.into_bytes()]
 }
 
-/// Tries so many.
+/// Tries `count` mutated traces.
 pub(crate) fn traces(random: &mut Random, count: u64) -> Tally {
     let [csv, log] = real();
     let files = [csv, log, SMALL.as_bytes().to_vec(), snapshots::pickle()];
@@ -83,7 +83,7 @@ pub(crate) fn traces(random: &mut Random, count: u64) -> Tally {
     tally
 }
 
-/// Blocks begin before they end, in places that are free, and nothing lived that was not asked for.
+/// Checks that blocks begin before they end, in slots that are free, and that no block is live that was not requested.
 fn assert_sound(trace: &Trace) {
     let mut live: Vec<Option<u64>> = vec![None; trace.slots];
     let (mut now, mut peak) = (0u64, 0);
