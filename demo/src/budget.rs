@@ -7,6 +7,9 @@ pub(crate) const USUAL_BUDGET: u64 = 2048 * MIB;
 /// The smallest budget, in bytes. With it every block of the demo `fragmentation` is served by the large pool.
 pub const MIN_BUDGET: u64 = 128 * MIB;
 
+/// The managed memory of a demo when no size is given, in bytes.
+const USUAL_MANAGED: u64 = 256 * MIB;
+
 /// Why a budget is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
@@ -37,6 +40,28 @@ pub enum BudgetError {
         /// Free memory of the device in bytes.
         free: u64,
         /// The largest possible budget in bytes.
+        most: u64,
+    },
+    /// More managed memory than the budget.
+    #[error("{} of managed memory are more than the budget of {}: ask for less (--size)", bytes_to_pib(*asked), bytes_to_pib(*budget))]
+    ManagedOverBudget {
+        /// The requested bytes.
+        asked: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
+    /// More managed memory than half of what is free on a GPU. When a GPU is short of memory for managed pages, everybody who
+    /// uses it waits.
+    #[error(
+        "{} of managed memory are more than half of the {} free on this device: ask for {} or less (--size), free memory on it or \
+         take --device sim", bytes_to_pib(*asked), bytes_to_pib(*free), bytes_to_pib(*most)
+    )]
+    TooMuchManaged {
+        /// The requested bytes.
+        asked: u64,
+        /// Free memory of the device in bytes.
+        free: u64,
+        /// The most bytes that are possible.
         most: u64,
     },
     /// No budget was requested, and a tenth of the free memory is too little.
@@ -79,6 +104,26 @@ pub(crate) fn simulated_budget(asked: Option<u64>, usual: u64, total: u64) -> Re
     match at_least(asked)? {
         Some(asked) if asked > total => Err(BudgetError::TooLargeToSimulate { asked, most: total }),
         asked => Ok(asked.unwrap_or(usual)),
+    }
+}
+
+/// Returns the bytes of managed memory for a demo: the requested ones, or 256 MiB within the budget. `free` are the bytes free on a
+/// real device, of which it is at most half.
+///
+/// # Errors
+/// When it does not fit.
+pub(crate) fn managed_size(asked: Option<u64>, budget: Option<u64>, free: Option<u64>) -> Result<u64, BudgetError> {
+    let budget = at_least(budget)?;
+    let size = asked.unwrap_or_else(|| budget.unwrap_or(u64::MAX).min(USUAL_MANAGED));
+    let most = free.map(|free| free / 2);
+    match (budget, free.zip(most)) {
+        (Some(budget), _) if size > budget => Err(BudgetError::ManagedOverBudget { asked: size, budget }),
+        (_, Some((free, most))) if size > most => Err(BudgetError::TooMuchManaged {
+            asked: size,
+            free,
+            most,
+        }),
+        _ => Ok(size),
     }
 }
 
@@ -125,5 +170,19 @@ mod tests {
         let why = "a budget of 81.0 GiB is more than the simulated device has: 80.0 GiB";
         assert_eq!(too_large, Err(why.to_owned()));
         assert!(simulated_budget(Some(1), gib, 80 * gib).is_err());
+    }
+
+    #[test]
+    fn managed_memory_is_at_most_half_of_what_is_free() {
+        let gib = 1024 * MIB;
+        assert_eq!(managed_size(None, None, Some(80 * gib)), Ok(256 * MIB));
+        assert_eq!(managed_size(None, Some(MIN_BUDGET), None), Ok(MIN_BUDGET));
+        assert_eq!(managed_size(Some(gib), None, Some(2 * gib)), Ok(gib));
+        let too_much = managed_size(Some(gib), None, Some(gib)).map_err(|error| error.to_string());
+        let why = "1.0 GiB of managed memory are more than half of the 1.0 GiB free on this device: ask for 512.0 MiB or less \
+                   (--size), free memory on it or take --device sim";
+        assert_eq!(too_much, Err(why.to_owned()));
+        assert!(managed_size(None, None, Some(256 * MIB)).is_err());
+        assert!(managed_size(Some(gib), Some(512 * MIB), None).is_err());
     }
 }

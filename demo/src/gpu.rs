@@ -1,6 +1,8 @@
 //! The kernels on a CUDA device, and the driver's own allocators. This is the only module of the crate that calls the driver.
 #![allow(unsafe_code)]
 
+mod managed;
+
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
@@ -9,6 +11,8 @@ use gpumem_alloc::{Buffer, Element, Stream};
 
 use crate::kernels::{CHECK, FILL, Kernel, WORK};
 use crate::pattern::Checked;
+
+pub(crate) use managed::Managed;
 
 /// Threads per block and blocks per grid: enough to fill any GPU. The kernels stride over the rest.
 const BLOCK: u32 = 256;

@@ -8,7 +8,7 @@ use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, SegmentMode, St
 use gpumem_channel::DeviceKind;
 
 use crate::args::{DeviceChoice, RunArgs};
-use crate::budget::{USUAL_BUDGET, budget, simulated_budget};
+use crate::budget::{USUAL_BUDGET, budget, managed_size, simulated_budget};
 use crate::conf::{Segments, allocator_config, has_only_publishing_options};
 use crate::error::DemoError;
 use crate::gpu::{self, Kernels};
@@ -24,6 +24,9 @@ pub enum MemoryPlan {
     /// Virtual segments within the given bytes of the budget, and no release of the cache by itself. Only the user's options
     /// about publishing apply.
     Full(fn(u64) -> u64),
+    /// Managed memory of so many bytes, which does not come from the allocator: 256 MiB, or the budget if that is less, unless the
+    /// user chose. Only the user's options about publishing apply.
+    Managed(Option<u64>),
     /// As for a recorded program: the whole device, unless the user limits it. No kernels are loaded.
     Device {
         /// Overrides the configuration.
@@ -70,7 +73,7 @@ fn while_doing(doing: &'static str) -> impl FnOnce(Error) -> DemoError {
 
 impl Lab {
     pub(crate) fn open(args: &RunArgs, plan: MemoryPlan, label: String) -> Result<Lab, DemoError> {
-        if matches!(plan, MemoryPlan::Full(_))
+        if matches!(plan, MemoryPlan::Full(_) | MemoryPlan::Managed(_))
             && args
                 .conf
                 .as_ref()
@@ -99,6 +102,7 @@ impl Lab {
             .memory()
             .map_err(|e| while_doing("asking for free memory")(e.into()))?;
         let budget = match (device.as_sim(), plan) {
+            (sim, MemoryPlan::Managed(size)) => managed_size(size, args.budget, sim.is_none().then_some(memory.free))?,
             (_, MemoryPlan::Device { .. }) => memory.free,
             (None, _) => budget(args.budget, memory.free)?,
             (Some(_), MemoryPlan::Full(_)) => simulated_budget(args.budget, USUAL_BUDGET, memory.total)?,
@@ -107,7 +111,7 @@ impl Lab {
         };
         let segments = match plan {
             MemoryPlan::Device { segments } => segments,
-            MemoryPlan::Program | MemoryPlan::Full(_) => None,
+            MemoryPlan::Program | MemoryPlan::Full(_) | MemoryPlan::Managed(_) => None,
         };
         let config = allocator_config(args.conf.as_ref(), segments, args.channel_dir.clone(), label)?;
         let config = match plan {
@@ -116,6 +120,13 @@ impl Lab {
                 budget: Some(bytes(budget)),
                 segments: SegmentMode::Virtual,
                 release_on_oom: false,
+                publish: config.publish,
+                history: config.history,
+                monitor: config.monitor,
+                notes: config.notes,
+                ..Config::default()
+            },
+            MemoryPlan::Managed(_) => Config {
                 publish: config.publish,
                 history: config.history,
                 monitor: config.monitor,
@@ -143,7 +154,7 @@ impl Lab {
         })?;
         let limit = match plan {
             MemoryPlan::Program | MemoryPlan::Device { .. } => allocator.budget(),
-            MemoryPlan::Full(_) => Some(budget),
+            MemoryPlan::Full(_) | MemoryPlan::Managed(_) => Some(budget),
         };
         Ok(Lab {
             device,
@@ -153,6 +164,11 @@ impl Lab {
             limit,
             notes,
         })
+    }
+
+    /// Takes the kernels out, for a demo that uses them on memory of its own. `None` on the simulated device.
+    pub(crate) fn take_kernels(&mut self) -> Option<Kernels> {
+        self.gpu.take()
     }
 
     pub(crate) fn device(&self) -> &Device {

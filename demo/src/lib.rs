@@ -27,6 +27,7 @@ mod run;
 mod sim_pattern;
 mod stage;
 pub mod trace;
+mod uvm;
 mod values;
 
 pub use args::{DeviceChoice, RunArgs};

@@ -103,7 +103,10 @@ fn step_text(step: &Step, width: usize) -> String {
     if let Some(fragmentation) = s.external_fragmentation {
         figures += &format!(", external fragmentation {:.0} %", fragmentation * 100.0);
     }
-    wrap(&figures, width, &mut text);
+    // A demo whose memory is not the allocator's has nothing to say here.
+    if s.peak_reserved > 0 {
+        wrap(&figures, width, &mut text);
+    }
     for phase in &step.phases {
         text += &format!("      {:<10} allocated {}\n", phase.name, bytes_to_pib(phase.allocated));
     }

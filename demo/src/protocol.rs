@@ -138,6 +138,30 @@ pub struct Step {
     pub phases: Vec<Phase>,
     /// Whether a replay is paused.
     pub halted: bool,
+    /// What was measured in the step, before and after a fix. Only demos of managed memory measure.
+    pub measures: Vec<Measure>,
+}
+
+/// A measured access to managed memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Measure {
+    /// What was done, in a few words.
+    pub name: String,
+    /// The time in nanoseconds; modelled on the simulated device.
+    pub ns: u64,
+    /// Bytes of the pages that were accessed, each access counted.
+    pub bytes: u64,
+    /// Bytes that moved to the GPU; like all that follow `None` on a real device, where the process does not know.
+    pub to_gpu: Option<u64>,
+    /// Bytes that moved to the CPU.
+    pub to_cpu: Option<u64>,
+    /// CPU page faults (a count).
+    pub cpu_faults: Option<u64>,
+    /// GPU page faults (a count).
+    pub gpu_faults: Option<u64>,
+    /// Bytes of `to_cpu` that moved because the GPU was full.
+    pub evicted: Option<u64>,
 }
 
 /// The allocator's figures, in bytes unless said otherwise. Terms are PyTorch's.

@@ -69,6 +69,10 @@ check "demo train" sh -c \
     "'$bin/gpumem-tui' demo train --headless --json --device cuda:$gpu --steps 20 --pace 0s >'$scratch/train.json' &&
      python3 '$here/compare.py' demo '$scratch/train.json'"
 
+check "demo unified" sh -c \
+    "'$bin/gpumem-tui' demo unified --headless --json --device cuda:$gpu >'$scratch/unified.json' &&
+     python3 '$here/compare.py' demo '$scratch/unified.json'"
+
 # A demo that holds its memory until its stdin ends: the dashboard and nvidia-smi look at the same thing.
 mkfifo "$scratch/steer"
 "$bin/gpumem-tui" demo fragmentation --headless --json --steer --device "cuda:$gpu" \

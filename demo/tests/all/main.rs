@@ -14,3 +14,4 @@ mod replay;
 mod replay_live;
 mod thread_streams;
 mod train;
+mod unified;

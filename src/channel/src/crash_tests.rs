@@ -16,6 +16,7 @@ use crate::word::{Word, Words};
 use crate::writer::Writer;
 use crate::{Life, Reader};
 
+mod fences;
 mod lanes;
 mod operations;
 
@@ -35,12 +36,15 @@ impl Word for CrashWord {
         self.0.get()
     }
     fn put(&self, value: u64) {
+        fences::stored(self);
         if let Some(left) = LEFT.get().checked_sub(1) {
             LEFT.set(left);
             self.0.set(value);
         }
     }
-    fn release_fence() {}
+    fn release_fence() {
+        fences::passed();
+    }
     fn acquire_fence() {}
 }
 

@@ -68,7 +68,8 @@
 //! If a publisher ended in the middle of a change, readers show what was stored: the segment as incomplete, without the one
 //! block that each of its writers was writing.
 //!
-//! The ordering code is tested under loom, with each fence removed in turn (every removal is detected). Its writers are
+//! The ordering code is tested under loom, with each fence of the sequence locks and of the models removed in turn (every removal is
+//! detected). The reader's own fences are held by the models of it. Its writers are
 //! killed between any two stores (`crash_tests.rs`), and it survives 1,000 kills of programs that embed `gpumem-alloc` (the
 //! workspace's `tests/tests/kill`).
 //!

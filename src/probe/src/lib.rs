@@ -3,6 +3,8 @@
 //! - [`Nvml`] samples the driver: devices, their memory, the processes on them. It never opens a CUDA context.
 //! - [`Processes`] describes processes by pid. [`Users`] gives the names of user ids. [`PidTranslator`] finds the pid
 //!   here of a process that knows its pid in another namespace only.
+//! - [`ManagedMemory`] finds the unified memory of any process and which of its pages the CPU can reach. [`UvmWatch`] has the
+//!   driver count what moves, through a helper process that runs [`run_helper`].
 //! - [`host_memory`] reads the host's memory. [`Facts`] decide how much can be seen on this machine.
 //!
 //! Processes and host memory come from `sysinfo`, except what it does not give: starts in clock ticks, pids of other
@@ -10,9 +12,10 @@
 //!
 //! The results are plain data: a [`Reading`] is a figure or the reason why there is none. Text from outside is stripped
 //! of control characters. Nothing here knows the time of day, a channel or a screen. Every call except [`Nvml::load`]
-//! returns within microseconds to milliseconds; slow queries run on their own threads.
+//! returns within microseconds to milliseconds, and [`ManagedMemory::residency`] within 2 ms for each GiB; slow queries run on their own
+//! threads.
 
-// Allowed only where foreign functions are called: `nvml::calls` and `process::users`.
+// Allowed only where foreign functions are called: `nvml::calls`, `process::users` and `uvm::sys`.
 #![deny(unsafe_code)]
 
 mod facts;

@@ -183,6 +183,22 @@ mod tests {
         }
     }
 
+    /// A map may claim more than there is memory for. `/dev/null` stands for a page table that says nothing of it.
+    #[test]
+    fn a_range_is_cut_where_its_pages_cannot_be_counted() {
+        let nothing = File::open("/dev/null").unwrap();
+        let start = 1 << 40;
+        let range = |bytes| ManagedRange {
+            start,
+            end: start + bytes,
+        };
+        for mut reader in both() {
+            let found = reader.read(&nothing, &[range(MOST_BYTES + PAGE)]).unwrap();
+            assert_eq!(found[0].range, range(MOST_BYTES));
+            assert_eq!((found[0].spans.pages(), found[0].spans.present()), (u32::MAX, 0));
+        }
+    }
+
     /// A checkerboard is the worst case: a run for every other page.
     #[test]
     fn many_runs_are_folded_into_blocks() {

@@ -203,21 +203,26 @@ fn stack(pid: u32) -> Option<u64> {
 
 /// The numbers of a process's descriptors that are the driver's device. There can be two.
 fn descriptors(pid: u32, device: &std::path::Path) -> Result<Vec<String>, String> {
+    let protected = || format!("it is another user's, or protected: {AS_ROOT}");
     let folder = format!("/proc/{pid}/fd");
     let entries = std::fs::read_dir(&folder).map_err(|e| match e.kind() {
-        io::ErrorKind::PermissionDenied => format!("it is another user's, or protected: {AS_ROOT}"),
+        io::ErrorKind::PermissionDenied => protected(),
         io::ErrorKind::NotFound => "the process has ended".to_owned(),
         _ => format!("{folder}: {e}"),
     })?;
-    let named = entries.take(MOST_DESCRIPTORS).filter_map(|entry| {
-        let entry = entry.ok()?;
-        let is_device = std::fs::read_link(entry.path()).is_ok_and(|path| path == device);
-        is_device.then(|| entry.file_name().into_string().ok()).flatten()
-    });
-    let found: Vec<String> = named.collect();
-    match found.is_empty() {
-        true => Err(NO_UVM.to_owned()),
-        false => Ok(found),
+    let (mut found, mut hidden) = (Vec::new(), false);
+    for entry in entries.take(MOST_DESCRIPTORS).flatten() {
+        match std::fs::read_link(entry.path()) {
+            Ok(path) if path == device => found.extend(entry.file_name().into_string()),
+            // The folder of a protected process can be listed by its user, and no link in it be read.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => hidden = true,
+            _ => {}
+        }
+    }
+    match (found.is_empty(), hidden) {
+        (false, _) => Ok(found),
+        (true, true) => Err(protected()),
+        (true, false) => Err(NO_UVM.to_owned()),
     }
 }
 

@@ -460,14 +460,14 @@ mod tests {
         watch.set(&targets, None);
         let pending = |target: &&Target| watch.state(**target) == Some(&Watching::Pending);
         assert_eq!(targets.iter().filter(pending).count(), SLOTS);
-        // One that is not watched and goes takes nobody's slot along.
+        // A process that is not watched has no slot, and dropping it frees none.
         watch.set(&targets[5..], None);
         assert!(watch.leaving.is_empty());
     }
 
     /// The helper runs, and does not get round to closing a tracker.
     #[test]
-    fn a_busy_helper_is_ended_when_a_process_that_it_should_leave_ends() {
+    fn busy_helper_is_ended_when_a_dropped_process_ends() {
         let mut watch = UvmWatch::new(silent);
         let mut program = silent().spawn().unwrap();
         watch.set(&[target(program.id()), own()], None);

@@ -54,6 +54,29 @@ fn memory_of_pickled_objects_is_counted() {
     }
 }
 
+/// A memo entry takes one byte of the file, and more of the memory.
+#[test]
+fn memory_of_the_memo_is_counted() {
+    const ITEMS: usize = 20_000;
+    let counted = |item: &[u8]| {
+        let (mut document, mut tables, mut meter) = (Document::default(), Tables::default(), meter());
+        pickle::load(
+            &list_of(&item.repeat(ITEMS)),
+            &mut document,
+            &mut tables,
+            &mut meter,
+            None,
+        )
+        .unwrap();
+        meter.used()
+    };
+    let memo = counted(b"N\x94") - counted(b"N");
+    assert!(
+        memo >= (ITEMS * size_of::<Option<super::document::Node>>()) as u64,
+        "{memo}"
+    );
+}
+
 /// Each event is a document of its own, which is freed before the next one.
 #[test]
 fn memory_of_finished_json_events_is_released() {

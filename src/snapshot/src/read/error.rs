@@ -33,7 +33,7 @@ pub enum ReadError {
     /// [`Limits::file_ratio`](crate::Limits).
     #[error(
         "the snapshot is larger than {limit} bytes once unpacked, too much for a file that is compressed to {packed} bytes: if it is \
-         no hostile one, unpack it first (gzip -d)"
+         not hostile, unpack it first (gzip -d)"
     )]
     Packed {
         /// Size of the file in bytes.

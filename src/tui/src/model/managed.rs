@@ -32,7 +32,7 @@ pub(crate) struct ManagedRequest {
     pub counted: Vec<Target>,
     /// Whether somebody looks at them.
     pub is_shown: bool,
-    /// The process whose events are asked for.
+    /// The process whose events are asked for: the shown one, or none.
     pub causes: Option<Target>,
 }
 
@@ -482,7 +482,8 @@ impl Model {
             shown,
             counted,
             is_shown: open,
-            causes: self.ui.unified.causes,
+            // Events slow a process down: nobody pays for what is not on the screen.
+            causes: self.ui.unified.causes.filter(|causes| shown == Some(*causes)),
         }
     }
 }

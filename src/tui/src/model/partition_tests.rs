@@ -4,10 +4,16 @@ use super::*;
 
 fn sum(parts: &Partition) -> u128 {
     let (driver, host) = (parts.driver.unwrap_or(0), parts.host.unwrap_or(0));
-    [parts.allocated, parts.cached, parts.other, host, driver, parts.free]
-        .iter()
-        .map(|&n| u128::from(n))
-        .sum()
+    let known = [
+        parts.allocated,
+        parts.cached,
+        parts.other,
+        parts.managed,
+        host,
+        driver,
+        parts.free,
+    ];
+    known.iter().map(|&n| u128::from(n)).sum()
 }
 
 #[test]
@@ -82,6 +88,29 @@ fn other_stays_when_publishers_change() {
         (most.allocated, most.other, most.free, most.driver),
         (90, 5, 0, Some(5))
     );
+}
+
+/// Managed memory is a part of what others use, on a moment of the past too.
+#[test]
+fn parts_with_managed_memory_add_up() {
+    let memory = Memory {
+        total: 100,
+        used: Some(60),
+        reserved: Some(5),
+        free: Some(35),
+        ..Memory::default()
+    };
+    for at_most in [0, 7, 20, 21, u64::MAX] {
+        let mut parts = Partition::of_driver(&memory, 20, 40);
+        parts.set_managed(at_most);
+        assert_eq!((sum(&parts), parts.managed), (100, at_most.min(20)));
+        assert_eq!(parts.holding(20, 40), parts);
+        for (allocated, reserved) in [(0, 0), (45, 50), (90, 90), (200, 200)] {
+            let then = parts.holding(allocated, reserved);
+            assert_eq!(sum(&then), 100, "{at_most} {then:?}");
+            assert_eq!(then.managed, at_most.min(then.others()));
+        }
+    }
 }
 
 /// Otherwise an idle GPU of a host whose programs use 34 of 128 GB would show 34 GB in use.

@@ -139,9 +139,12 @@ pub(crate) static VIEWS: [ViewRow; 5] = [
             Binding::new(ZOOM).footer("+ -", |model| model.managed_selected().map(|_| "zoom")),
             Binding::new(&[(Key::Char('0'), Action::ZoomOut)]).help("+ -, 0", "zoom in, out, everything"),
             Binding::new(&[(Key::Char('c'), Action::Causes)])
-                .footer("c", |model| match model.ui.unified.causes {
-                    Some(_) => Some("stop causes"),
-                    None => model.managed_selected().map(|_| "causes"),
+                .footer("c", |model| {
+                    let shown = model.managed_selected()?;
+                    Some(match model.ui.unified.causes == Some(shown) {
+                        true => "stop causes",
+                        false => "causes",
+                    })
                 })
                 .help("c", "why pages move; slows the process while it is on"),
             Binding::new(&[(Key::Char('a'), Action::ListManaged)])

@@ -245,7 +245,9 @@ impl Managed {
 
     fn pages(&mut self, target: Target) -> Result<(Pages, Origin), String> {
         let denied = |e: std::io::Error| match e.kind() {
-            std::io::ErrorKind::PermissionDenied => "it is another user's: run gpumem-tui as root".to_owned(),
+            std::io::ErrorKind::PermissionDenied => {
+                "it is another user's, or protected: run gpumem-tui as root".to_owned()
+            }
             _ => format!("its memory map cannot be read: {e}"),
         };
         let map = self.memory.map(target.pid).map_err(denied)?;

@@ -95,7 +95,13 @@ pub(super) fn show(model: &mut Model, target: Target) {
 }
 
 fn toggle_causes(model: &mut Model, shown: Option<Target>) -> Vec<Effect> {
-    if model.ui.unified.causes.take().is_some() {
+    if model
+        .ui
+        .unified
+        .causes
+        .take()
+        .is_some_and(|causes| shown == Some(causes))
+    {
         return toast(model, Severity::Info, "causes are off");
     }
     let Some(target) = shown else {
@@ -106,7 +112,7 @@ fn toggle_causes(model: &mut Model, shown: Option<Target>) -> Vec<Effect> {
     }
     model.ui.unified.causes = Some(target);
     let text = format!(
-        "causes of {} are on: its page faults take up to half as long again. c ends it",
+        "causes of {} are on: its page faults take up to half as long again (H200, 2026-11). c ends it",
         target.pid
     );
     toast(model, Severity::Info, text)

@@ -13,9 +13,9 @@ use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Places, SourceId, Target};
 use crate::view::Screen;
+use crate::view::layout::clip;
 use crate::view::theme::Ink;
 use crate::view::widgets::{PLACES, ResidencyMap, ResidencyState, place_sign};
-use crate::wrap::width;
 
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
@@ -41,6 +41,8 @@ fn one(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &Man
     let traffic_lines = match area.height {
         ..12 => 2,
         _ if !counted => 4,
+        // Where there is room for one of them, causes are worth more than the graph.
+        12..26 if cause_lines > 0 => 5,
         12..20 => 5,
         20..30 => 8,
         _ => 11,
@@ -114,30 +116,45 @@ fn legend(screen: &mut Screen<'_>, area: Rect, sums: Places, causes: Option<&Cau
     let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
     let known = causes.is_some_and(|causes| causes.known().is_some());
+    let cell = format!("1 cell = {}", round_size(drawn.geometry.layout.bytes_per_cell));
     let figures = [sums.cpu, sums.gpu, sums.evicted, sums.prefetched, sums.elsewhere];
-    let mut line = Line::raw(format!(
-        "1 cell = {}   ",
-        round_size(drawn.geometry.layout.bytes_per_cell)
-    ));
-    for ((ink, name), bytes) in PLACES.into_iter().zip(figures) {
-        let named = match (ink, known) {
-            // Before any event no page is known to be on a GPU.
-            (Ink::Allocated | Ink::Pending | Ink::Driver, false) => continue,
-            (Ink::Pending | Ink::Driver, true) if bytes == 0 => continue,
-            (Ink::Other, true) => "unknown or never touched",
-            _ => name,
-        };
-        let figure = format!(" {}   ", units::bytes_short(bytes));
-        let entry = [
-            place_sign(&theme, ink),
-            Span::styled(format!(" {named}"), dim),
-            Span::raw(figure),
-        ];
-        let wide: u16 = entry.iter().map(|span| width(&span.content)).sum();
-        if width(&line.to_string()) + wide <= area.width + 3 {
-            line.extend(entry);
+    // Before any event no page is known to be on a GPU, and evictions are rare.
+    let told = |ink: Ink, bytes: u64| match ink {
+        Ink::Allocated => known,
+        Ink::Pending | Ink::Driver => known && bytes > 0,
+        _ => true,
+    };
+    let entries: Vec<_> = PLACES
+        .into_iter()
+        .zip(figures)
+        .filter(|((ink, _), bytes)| told(*ink, *bytes))
+        .map(|((ink, name), bytes)| {
+            let [long, short] = match (ink, known) {
+                (Ink::Other, true) => ["unknown or never touched", "unknown"],
+                (Ink::Other, false) => [name, name],
+                (Ink::Cached, _) => [name, "CPU"],
+                (Ink::Allocated, _) => [name, "GPU"],
+                (Ink::Driver, _) => [name, "prefetched"],
+                _ => [name, "evicted"],
+            };
+            (ink, long, short, units::bytes_short(bytes))
+        })
+        .collect();
+    let draw = |gap: &str, name: &dyn Fn(&'static str, &'static str) -> &'static str| {
+        let mut line = Line::raw(cell.clone());
+        for (ink, long, short, bytes) in &entries {
+            line.push_span(Span::raw(gap.to_owned()));
+            line.push_span(place_sign(&theme, *ink));
+            line.push_span(Span::styled(format!(" {}", name(long, short)), dim));
+            line.push_span(Span::raw(format!(" {bytes}")));
         }
-    }
+        line
+    };
+    let line = draw("   ", &|long, _| long);
+    let line = match line.width() > area.width.into() {
+        true => draw("  ", &|_, short| short),
+        false => line,
+    };
     screen.render(line, area);
 }
 
@@ -164,7 +181,7 @@ fn under_cursor(
     let block = causes.and_then(Causes::known).filter(|_| cell <= gpumem_probe::BLOCK);
     if let Some(block) = block.and_then(|known| known.block(start - start % gpumem_probe::BLOCK)) {
         let moved = format!(
-            "its 2 MiB block: {} to the GPU, {} to the CPU, {}{}",
+            "its block: H>D {}, D>H {}, {}{}",
             units::bytes_short(block.to_gpu),
             units::bytes_short(block.to_cpu),
             plural(block.count.into(), "migration"),
@@ -175,7 +192,7 @@ fn under_cursor(
     let marker = if screen.theme.ascii { "@ " } else { "◆ " };
     let line = Line::from(vec![
         Span::styled(marker, screen.theme.ink(Ink::Accent)),
-        Span::raw(parts.join("  ")),
+        Span::raw(clip(&parts.join("  "), area.width.saturating_sub(2))),
     ]);
     screen.render(line, area);
 }

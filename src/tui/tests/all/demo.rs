@@ -78,6 +78,33 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
 
+#[test]
+fn unified_asks_before_it_answers_in_the_dashboard() {
+    let world = World::without_gpu();
+    let args = ["demo", "unified", "--device", "sim", "--size", "64M"];
+    let mut terminal = Terminal::start(&world, &args, 120, 40);
+    terminal.wait_for(&["1 of 13", "Guess: where is memory", "waits for you", "SIMULATED"]);
+    terminal.keys(" ");
+    terminal.wait_for(&[
+        "2 of 13",
+        "First touch: a prefetch",
+        "Modelled: the kernel touches it first",
+    ]);
+    for step in 3..=12 {
+        terminal.keys(" ");
+        terminal.wait_for(&[&format!("{step} of 13"), "waits for you"]);
+    }
+    terminal.wait_for(&["does not fit, 4 passes", "f chooses a fix", "tiles", "split"]);
+    terminal.keys("f");
+    terminal.wait_for(&["Choose a fix"]);
+    terminal.keys("\r");
+    terminal.wait_for(&["13 of 13", "Fix tiles", "waits for you"]);
+    terminal.keys(" ");
+    terminal.wait_for(&["done"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+}
+
 /// A simulated device's memory is real memory, so two demos would need twice as much.
 #[test]
 fn only_one_demo_runs_at_a_time() {

@@ -22,3 +22,4 @@ mod several;
 mod signals;
 mod sizes;
 mod stalled;
+mod unified;

@@ -28,6 +28,24 @@ fn card_known_to_both_is_one_row_that_adds_up() {
     assert!(!memory.skewed);
 }
 
+/// A program that is given a MIG device publishes the UUID of that device, not of its GPU.
+#[test]
+fn publisher_on_a_mig_device_joins_its_row_by_uuid() {
+    let mut published = channel(11, &[&[(GIB, Allocated)]]);
+    std::sync::Arc::make_mut(&mut published.snapshot).devices[0].device.uuid = [0xab; 16];
+    let split = nvml_but(SECOND, 2 * GIB, &[], |gpu| {
+        gpu.mig = vec![gpumem_probe::MigDevice {
+            uuid: format!("MIG-{}", "ab".repeat(16)),
+            ..Default::default()
+        }];
+    });
+    let mut model = model();
+    feed(&mut model, [channels(SECOND, vec![published]), split]);
+    let devices = model.world().devices.iter();
+    let labels: Vec<_> = devices.map(|d| (d.label.as_str(), d.publishers)).collect();
+    assert_eq!(labels, [("GPU 0", 1), ("GPU 0:0", 1)]);
+}
+
 #[test]
 fn processes_join_by_pid_and_the_rest_do_not_publish() {
     let model = busy();

@@ -1,6 +1,6 @@
 //! Why managed memory of a process moves, as the driver's events say.
 
-use gpumem_probe::{Cause, Direction};
+use gpumem_probe::{Cause, Direction, Moves};
 use gpumem_text::units::{self, count, plural};
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span, Text};
@@ -15,7 +15,8 @@ pub(super) fn height(causes: &Causes, view: u16) -> u16 {
     match (causes.known(), view) {
         (_, ..14) => 0,
         (None, _) => 4,
-        (Some(_), 14..26) => 6,
+        // A heading, a line for each cause that was seen, and the sums below.
+        (Some(known), 14..26) => 4 + (listed(known).count() as u16).min(4),
         (Some(_), _) => 11,
     }
 }
@@ -44,6 +45,17 @@ const NAMES: [(Cause, &str); 6] = [
     (Cause::Other, "unknown"),
 ];
 
+/// Returns the causes that were seen, and page faults in any case.
+fn listed(known: &KnownCauses) -> impl Iterator<Item = (&'static str, [Moves; 2])> {
+    let sums = &known.events.sums;
+    let all = NAMES.into_iter().map(|(cause, name)| {
+        let moves = [Direction::HostToDevice, Direction::DeviceToHost].map(|d| sums.moves(cause, d));
+        (cause, name, moves)
+    });
+    let seen = all.filter(|(cause, _, moves)| *cause == Cause::Fault || moves.iter().any(|m| m.count > 0));
+    seen.map(|(_, name, moves)| (name, moves))
+}
+
 fn lines(screen: &Screen<'_>, known: &KnownCauses, room: u16) -> Vec<Line<'static>> {
     let sums = &known.events.sums;
     let dim = screen.theme.ink(Ink::Dim);
@@ -54,11 +66,7 @@ fn lines(screen: &Screen<'_>, known: &KnownCauses, room: u16) -> Vec<Line<'stati
         ),
         dim,
     )];
-    for (cause, name) in NAMES {
-        let [to_gpu, to_cpu] = [Direction::HostToDevice, Direction::DeviceToHost].map(|d| sums.moves(cause, d));
-        if to_gpu.count + to_cpu.count == 0 && !matches!(cause, Cause::Fault) {
-            continue;
-        }
+    for (name, [to_gpu, to_cpu]) in listed(known) {
         lines.push(Line::from(format!(
             "{name:<22} {:>10} {:>10}  {:>10} {:>10}",
             units::bytes_short(to_gpu.bytes),

@@ -9,7 +9,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 use super::counting_text;
 use crate::model::{Counting, Target};
 use crate::view::Screen;
-use crate::view::layout::ELLIPSIS;
+use crate::view::layout::{ELLIPSIS, clip};
 use crate::view::theme::Ink;
 
 /// Draws the list, or why it is empty.
@@ -30,11 +30,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         .filter(|target| listed.iter().any(|(t, ..)| *t == target));
     let chosen = chosen.unwrap_or(*listed[0].0);
     let mut notes = Vec::new();
+    // What the other columns and the gaps between them leave, see below.
+    let room = usize::from(inside.width.saturating_sub(54 + 7).max(8));
     let rows: Vec<Row<'_>> = listed
         .iter()
         .map(|(target, process, sums)| {
             let row = model.world().processes.iter().find(|p| p.pid == target.pid);
-            let name = row.map_or_else(String::new, |p| p.name_in(40, ELLIPSIS));
+            let name = row.map_or_else(String::new, |p| clip(&p.name_in(room, ELLIPSIS), room as u16));
             let rates = managed.past.get(target).and_then(|past| past.rates());
             if let (Counting::Refused(_), Some(text)) = (&process.counting, counting_text(&process.counting))
                 && !notes.contains(&text)

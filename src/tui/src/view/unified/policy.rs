@@ -7,20 +7,21 @@ use ratatui::text::Line;
 use crate::view::Screen;
 use crate::view::layout::clip;
 use crate::view::theme::Ink;
+use crate::wrap::width;
 
 /// Draws the policy in a line.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let policy = screen.model.world().managed.sample.policy;
     let text = policy.map_or_else(
         || "The driver's policy is not known.".to_owned(),
-        |policy| words(&policy),
+        |policy| words(&policy, area.width.saturating_sub(1)),
     );
     let line = Line::styled(clip(&format!(" {text}"), area.width), screen.theme.ink(Ink::Dim));
     screen.render(line, area);
 }
 
-/// Returns the policy in words. What the driver does not tell is left out.
-fn words(policy: &UvmPolicy) -> String {
+/// Returns the policy in words. What the driver does not tell is left out, and so is what has no room.
+fn words(policy: &UvmPolicy, room: u16) -> String {
     let mut parts = Vec::new();
     match (policy.prefetch, policy.prefetch_threshold) {
         (Some(false), _) => parts.push("prefetch off".to_owned()),
@@ -43,7 +44,10 @@ fn words(policy: &UvmPolicy) -> String {
         true => "HMM off".to_owned(),
         false => "HMM on".to_owned(),
     }));
-    format!("Driver's policy: {}", parts.join(" · "))
+    let all = |parts: &[String]| format!("Driver's policy: {}", parts.join(" · "));
+    let fits = |count: &usize| width(&all(&parts[..*count])) <= room;
+    let count = (1..=parts.len()).rev().find(fits).unwrap_or(parts.len());
+    all(&parts[..count])
 }
 
 #[cfg(test)]
@@ -63,7 +67,7 @@ mod tests {
             ats: Some(true),
         };
         assert_eq!(
-            words(&policy),
+            words(&policy, 120),
             "Driver's policy: prefetch on (from 51 %) · thrashing: 3 moves in 500 µs · access counters: ATS only · HMM on"
         );
         let off = UvmPolicy {
@@ -71,6 +75,13 @@ mod tests {
             thrashing: Some(false),
             ..UvmPolicy::default()
         };
-        assert_eq!(words(&off), "Driver's policy: prefetch off · thrashing not detected");
+        assert_eq!(
+            words(&policy, 80),
+            "Driver's policy: prefetch on (from 51 %) · thrashing: 3 moves in 500 µs"
+        );
+        assert_eq!(
+            words(&off, 80),
+            "Driver's policy: prefetch off · thrashing not detected"
+        );
     }
 }

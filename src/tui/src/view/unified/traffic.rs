@@ -10,8 +10,9 @@ use super::counting_text;
 use crate::model::{CounterHistory, Counting, ManagedProcess, Rates};
 use crate::view::Screen;
 use crate::view::layout::{ELLIPSIS, clip};
-use crate::view::theme::Ink;
+use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::StackedGraph;
+use crate::wrap::width;
 
 /// Draws the panel.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process: &ManagedProcess) {
@@ -31,71 +32,78 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process:
         screen.render(Paragraph::new(text).wrap(Wrap { trim: true }), inside);
         return;
     };
-    let figures = inside.height.min(3);
-    let [lines, graphs] = Layout::vertical([Constraint::Length(figures), Constraint::Min(0)]).areas(inside);
-    let rows: [Rect; 3] = Layout::vertical([Constraint::Length(1); 3]).areas(lines);
-    let rates = past.rates().unwrap_or_default();
-    let line = |bytes: f64, all: u64, faults: f64, faults_all: u64, [to, who, ink]: [Text3; 3]| {
-        vec![
-            Span::styled(format!("{to}  "), screen.theme.ink(ink.ink())),
-            Span::styled(
-                format!("{:>12}/s", units::bytes(bytes as u64)),
-                screen.theme.ink(Ink::Strong),
-            ),
-            Span::styled(format!("  total {:<11}", units::bytes(all)), screen.theme.ink(Ink::Dim)),
-            Span::raw(format!("  {who} faults {:>7}/s", count_short(faults as u64))),
-            Span::styled(format!("  total {}", count(faults_all)), screen.theme.ink(Ink::Dim)),
-        ]
+    let signs = prefetch_signs(past, total);
+    let joined = signs.join("   ");
+    let signs = match width(&joined) <= inside.width || inside.height < 6 {
+        true => vec![joined],
+        false => signs,
     };
-    let to_gpu = line(
-        rates.to_gpu,
-        total.to_gpu,
-        rates.gpu_faults,
-        total.gpu_faults,
-        [
-            Text3("H>D", Ink::Allocated),
-            Text3("GPU", Ink::Plain),
-            Text3("", Ink::Allocated),
-        ],
-    );
-    let to_cpu = line(
-        rates.to_cpu,
-        total.to_cpu,
-        rates.cpu_faults,
-        total.cpu_faults,
-        [
-            Text3("D>H", Ink::Cached),
-            Text3("CPU", Ink::Plain),
-            Text3("", Ink::Cached),
-        ],
-    );
-    let sign = clip(&prefetch_sign(past, total), inside.width);
-    let sign = Line::styled(sign, screen.theme.ink(Ink::Dim));
-    for (line, row) in [Line::from(to_gpu), Line::from(to_cpu), sign].into_iter().zip(rows) {
-        screen.render(line, row.intersection(lines));
-    }
+    let figures = inside.height.min(2 + signs.len() as u16);
+    let [lines, graphs] = Layout::vertical([Constraint::Length(figures), Constraint::Min(0)]).areas(inside);
+    let rates = past.rates().unwrap_or_default();
+    let to_gpu = Direction {
+        name: "H>D",
+        ink: Ink::Allocated,
+        rate: rates.to_gpu,
+        total: total.to_gpu,
+        faults_of: "GPU",
+        fault_rate: rates.gpu_faults,
+        faults: total.gpu_faults,
+    };
+    let to_cpu = Direction {
+        name: "D>H",
+        ink: Ink::Cached,
+        rate: rates.to_cpu,
+        total: total.to_cpu,
+        faults_of: "CPU",
+        fault_rate: rates.cpu_faults,
+        faults: total.cpu_faults,
+    };
+    let [to_gpu, to_cpu] = [to_gpu, to_cpu].map(|direction| direction.line(screen.theme));
+    let dim = screen.theme.ink(Ink::Dim);
+    let signs = signs.iter().map(|sign| Line::styled(clip(sign, inside.width), dim));
+    let text: Vec<Line<'_>> = [to_gpu, to_cpu].into_iter().chain(signs).collect();
+    screen.render(Text::from(text), lines);
     draw_graphs(screen, graphs, past);
 }
 
-/// A text with its meaning.
-#[derive(Clone, Copy)]
-struct Text3(&'static str, Ink);
-
-impl Text3 {
-    fn ink(self) -> Ink {
-        self.1
-    }
+/// What moves one way, and the faults that cause it.
+struct Direction {
+    name: &'static str,
+    ink: Ink,
+    /// Bytes a second.
+    rate: f64,
+    /// Bytes since the counters were attached.
+    total: u64,
+    faults_of: &'static str,
+    /// Faults a second.
+    fault_rate: f64,
+    /// Faults since the counters were attached.
+    faults: u64,
 }
 
-impl std::fmt::Display for Text3 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
+impl Direction {
+    fn line(&self, theme: Theme) -> Line<'static> {
+        let rate = format!("{:>12}/s", units::bytes(self.rate as u64));
+        let total = format!("  total {:<11}", units::bytes(self.total));
+        let faults = format!(
+            "  {} faults {:>7}/s",
+            self.faults_of,
+            count_short(self.fault_rate as u64)
+        );
+        Line::from(vec![
+            Span::styled(format!("{}  ", self.name), theme.ink(self.ink)),
+            Span::styled(rate, theme.ink(Ink::Strong)),
+            Span::styled(total, theme.ink(Ink::Dim)),
+            Span::raw(faults),
+            Span::styled(format!("  total {}", count(self.faults)), theme.ink(Ink::Dim)),
+        ])
     }
 }
 
 /// Says what the faults of the last ten seconds mean. One CPU fault moves a page; the driver's prefetch brings the rest of the 2 MiB
 /// block in steps that double, so that sequential use takes six faults a block (measured), and page by page 512.
-fn prefetch_sign(past: &CounterHistory, total: &Counters) -> String {
+fn prefetch_signs(past: &CounterHistory, total: &Counters) -> Vec<String> {
     let recent = past.within(10_000_000_000).map_or(*total, |(_, counters)| counters);
     let per_block = |faults: u64, bytes: u64| faults as f64 / (bytes as f64 / BLOCK as f64);
     let mut parts = Vec::new();
@@ -117,10 +125,10 @@ fn prefetch_sign(past: &CounterHistory, total: &Counters) -> String {
         };
         parts.push(format!("H>D {faults:.0} GPU faults per 2 MiB: {sign}"));
     }
-    match parts.is_empty() {
-        true => "Nothing moved in the last ten seconds.".to_owned(),
-        false => parts.join("   "),
+    if parts.is_empty() {
+        parts.push("Nothing moved in the last ten seconds.".to_owned());
     }
+    parts
 }
 
 /// Draws both directions over the last minute, at the same scale.
@@ -130,6 +138,9 @@ fn draw_graphs(screen: &mut Screen<'_>, area: Rect, past: &CounterHistory) {
     }
     let steps: Vec<Rates> = past.steps().map(|(_, rates)| rates).collect();
     let most = steps.iter().map(|r| r.to_gpu.max(r.to_cpu)).fold(0.0, f64::max);
+    if most == 0.0 {
+        return;
+    }
     let scale = format!("{}/s", units::bytes_short(most as u64));
     let [graph, label] = Layout::horizontal([Constraint::Min(0), Constraint::Length(9)]).areas(area);
     let halves: [Rect; 2] = Layout::vertical([Constraint::Fill(1); 2]).areas(graph);
@@ -141,9 +152,7 @@ fn draw_graphs(screen: &mut Screen<'_>, area: Rect, past: &CounterHistory) {
         let room = usize::from(half.width);
         let newest = &steps[steps.len().saturating_sub(room)..];
         let blank = room - newest.len();
-        let known = newest
-            .iter()
-            .map(|rates| Some([if most > 0.0 { of(rates) / most } else { 0.0 }]));
+        let known = newest.iter().map(|rates| Some([of(rates) / most]));
         let columns: Vec<Option<[f64; 1]>> = std::iter::repeat_n(None, blank).chain(known).collect();
         let widget = StackedGraph {
             theme,
