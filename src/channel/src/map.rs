@@ -229,7 +229,7 @@ fn watch_forks() {
     }
 }
 
-/// Asks the kernel to wipe [`HERE`] in children (Linux 4.14). Does not if pages are larger than [`Here`]: that would
+/// Asks the kernel to wipe [`HERE`] in children (Linux 4.14). Does not if pages are larger than [`HERE`]: that would
 /// wipe other statics too.
 fn wipe_in_children() -> bool {
     // Some emulators accept any advice and ignore it. They are detected by an advice that does not exist.

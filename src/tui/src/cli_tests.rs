@@ -157,7 +157,7 @@ fn flags_of_another_demo_are_explained() {
     assert_eq!(refused(&["fragmentation", "--leak"]), leave_out("--leak", "train"));
     assert_eq!(
         refused(&["train", "--fix", "remap"]),
-        leave_out("--fix", "fragmentation")
+        leave_out("--fix", "fragmentation or unified")
     );
     assert_eq!(
         refused(&["--leak", "train"]),

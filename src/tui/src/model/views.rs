@@ -127,9 +127,10 @@ pub(crate) static VIEWS: [ViewRow; 5] = [
         wheel: LINES,
         own_footer: false,
         bindings: &[
-            Binding::new(&[LEFT, RIGHT, UP, DOWN, PAGE_UP, PAGE_DOWN, FIRST, LAST])
+            Binding::new(&[LEFT, RIGHT, UP, DOWN])
                 .footer("←↑↓→", |model| model.managed_selected().map(|_| "move"))
-                .help("← → ↑ ↓, PgUp PgDn", "move in the map or the list (Home End: its ends)"),
+                .help("← → ↑ ↓", "move in the map or in the list"),
+            Binding::new(&[PAGE_UP, PAGE_DOWN, FIRST, LAST]).help("PgUp PgDn", "by a page (Home End: to its ends)"),
             Binding::new(&[(Key::Enter, Action::Enter)])
                 .footer("Enter", |model| match model.managed_selected() {
                     Some(_) => None,
