@@ -6,8 +6,8 @@
 //!   to trace the process, and costs it time at each CPU fault.
 //! - [`UvmPolicy`] is the driver's policy in force.
 //!
-//! A page that is not present is not known to be on the GPU: it may never have been touched, or have been evicted to the host's memory. Only an
-//! event says where it went.
+//! A page that is not present is not necessarily on the GPU: it may never have been touched, or have been evicted to the host's memory. Only
+//! an event says where it went.
 
 mod abi;
 mod board;
@@ -46,10 +46,10 @@ const TOOLS: &str = "dev/nvidia-uvm-tools";
 /// Bytes of a message between the dashboard and its helper.
 const MESSAGE: usize = 512;
 
-/// What the driver counted of a process since it is watched.
+/// What the driver counted for a process since the watch over it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes moved from the CPU to GPUs. Not those of pages that were first touched on a GPU.
+    /// Bytes moved from the CPU to GPUs, without pages that were first touched on a GPU.
     pub to_gpu: u64,
     /// Bytes moved from GPUs to the CPU.
     pub to_cpu: u64,
@@ -59,7 +59,7 @@ pub struct Counters {
     pub gpu_faults: u64,
 }
 
-/// Looks at processes' managed memory.
+/// Reads processes' managed memory from `/proc`.
 #[derive(Debug, Default)]
 pub struct ManagedMemory {
     reader: residency::Reader,
@@ -67,7 +67,7 @@ pub struct ManagedMemory {
 }
 
 impl ManagedMemory {
-    /// Looks with the driver's device below `driver`.
+    /// Makes a reader with the driver's device below `driver`.
     pub fn new(driver: Root) -> ManagedMemory {
         ManagedMemory {
             driver,
@@ -75,16 +75,16 @@ impl ManagedMemory {
         }
     }
 
-    /// Reads what the memory map of a process says of managed memory.
+    /// Reads a process's managed ranges from its memory map.
     ///
     /// # Errors
-    /// When its map cannot be read: it is another user's, or gone.
+    /// If its map cannot be read: it is another user's, or has ended.
     pub fn map(&self, pid: u32) -> io::Result<ManagedMap> {
         let device = self.driver.path(DEVICE);
         ranges::managed_ranges(&Root::default(), pid, &device.to_string_lossy())
     }
 
-    /// Which pages of these ranges of a process the CPU can reach. Takes 2 ms a GiB.
+    /// Returns which pages of these ranges of a process the CPU can reach. Takes 2 ms for each GiB.
     ///
     /// # Errors
     /// When its page table cannot be read.

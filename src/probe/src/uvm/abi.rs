@@ -1,7 +1,7 @@
 //! The driver's tools interface as bytes: a private kernel interface, whose layout changed between driver series.
 //!
-//! Read from the open kernel modules 515.43.04 to 595.45.04 and tried on 580.159.04. Only requests that look are here. The
-//! interface also has ones that move memory, set policies, and read or write a process's memory: those are never sent.
+//! The layouts come from the open kernel modules 515.43.04 to 595.45.04, and were tried on 580.159.04. Only requests that change nothing
+//! are here. The interface also has requests that move memory, set policies, and read or write a process's memory. They are never sent.
 
 use super::sys::Aligned;
 
@@ -16,12 +16,12 @@ pub(super) const INITIALIZE: u32 = 0x3000_0001;
 
 /// Counters, as flags of the request that enables them: bytes each way, CPU faults, GPU faults.
 pub(super) const COUNTER_FLAGS: u64 = 0x1 | 0x2 | 0x4 | 0x200;
-/// Their places in the control page, in the order host to device, device to host, CPU faults, GPU faults. A page has ten words.
+/// Indexes of the counters in the control page: host to device, device to host, CPU faults, GPU faults. A page has ten words.
 pub(super) const COUNTER_PLACES: [usize; 4] = [0, 1, 2, 9];
 /// Words of the control page in counter mode.
 pub(super) const COUNTERS: usize = 10;
 
-/// The status of the second descriptor that a process can hold, which has no memory of its own: the other one is the right one.
+/// The status for the second descriptor that a process can hold, which has no memory of its own. The other descriptor is the right one.
 pub(super) const NOT_A_VA_SPACE: u32 = 0x16;
 /// The status of another file than the driver's.
 const NOT_UVM: u32 = 0x1b;

@@ -1,7 +1,7 @@
 //! The memory that the helper process shares with the dashboard: a page of counters for each watched process, which the driver
 //! itself writes, and what the helper counted of events.
 //!
-//! The dashboard reads it with `pread` and maps nothing. One writer, the helper; a sequence word is odd while it writes.
+//! The dashboard reads it with `pread` and maps nothing. The helper is the only writer. A sequence word is odd while it writes.
 
 use std::fs::File;
 use std::io;
@@ -15,13 +15,13 @@ use super::{Counters, PAGE};
 
 /// Processes whose counters can be watched at once.
 pub(super) const SLOTS: usize = 64;
-/// Where the events' page is, behind the counters' pages.
+/// Offset of the events' page, which is after the counters' pages.
 const EVENTS: u64 = SLOTS as u64 * PAGE;
-/// Where the blocks are, behind it.
+/// Offset of the blocks, which are after the events' page.
 const BLOCKS: u64 = EVENTS + PAGE;
 /// 64-bit words of a block.
 const BLOCK_WORDS: usize = 6;
-/// Bytes of the whole file. Pages that nobody wrote to take no memory.
+/// Bytes of the whole file. Pages that were never written take no memory.
 pub(super) const BYTES: u64 = BLOCKS + (MOST_BLOCKS * BLOCK_WORDS * 8) as u64;
 
 /// Words of the events' page: the sequence, the number of blocks, sums, migrations, the table of processors.
@@ -35,7 +35,7 @@ const HEADER_WORDS: usize = TABLE + PROCESSORS * 2;
 /// What the events of one process say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Sums since they are delivered.
+    /// Sums since the delivery of events began.
     pub sums: EventSums,
     /// Blocks that moved, in the order in which they first did.
     pub blocks: Vec<BlockMoves>,
@@ -43,12 +43,12 @@ pub struct Events {
     pub processors: Vec<[u8; 16]>,
 }
 
-/// Where the page of a slot is.
+/// Returns the offset of a slot's page.
 pub(super) fn slot_offset(slot: usize) -> u64 {
     slot as u64 * PAGE
 }
 
-/// Reads a slot's counters. They only grow while a tracker is attached; each is a word of its own.
+/// Reads a slot's counters. Each is one word, and only grows while a tracker is attached.
 pub(super) fn read_counters(file: &File, slot: usize) -> io::Result<Counters> {
     let mut bytes = [0; COUNTERS * 8];
     file.read_exact_at(&mut bytes, slot_offset(slot))?;
@@ -77,7 +77,7 @@ impl Writer {
         Shared::of_file(file, EVENTS, (BYTES - EVENTS) as usize).map(Writer)
     }
 
-    /// Replaces what is there.
+    /// Replaces the published events.
     pub(super) fn write(&self, sums: &EventSums, blocks: &[BlockMoves], processors: &[u64]) {
         let words = self.0.words();
         let sequence = words[SEQUENCE].load(Ordering::Relaxed) | 1;
@@ -130,7 +130,7 @@ fn sum_words(sums: &EventSums) -> [u64; 7] {
     ]
 }
 
-/// Reads the events. `None` while the helper writes, three times in a row.
+/// Reads the events. `None` if the helper was writing during three attempts in a row.
 ///
 /// # Errors
 /// When the file cannot be read.

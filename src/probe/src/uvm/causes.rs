@@ -1,32 +1,32 @@
-//! What the driver's events say about why memory moved: counted by cause, and by block of 2 MiB.
+//! Counts the driver's events about moved memory by cause, and by block of 2 MiB.
 
 use std::collections::HashMap;
 
 use super::abi::{self, ENTRY};
 
-/// Bytes of the driver's block: it decides about memory in units of this size.
+/// Bytes of the driver's block, the unit in which it manages memory.
 pub const BLOCK: u64 = 2 << 20;
-/// Parts of a block whose place is remembered one by one, of 64 KiB.
+/// Number of parts of a block, each of 64 KiB. The location of each part is kept.
 pub const PARTS: u64 = 32;
 const PART: u64 = BLOCK / PARTS;
 
-/// More blocks than a process with 64 GiB of managed memory has are counted only.
+/// The most blocks in the table: those of 64 GiB of managed memory. Further ones are only counted.
 pub(super) const MOST_BLOCKS: usize = 32 << 10;
 
-/// Why memory moved, as the driver says.
+/// Why memory moved, according to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// The program asked: a prefetch call or a policy hint.
+    /// A request of the program: a prefetch call or a policy hint.
     User,
     /// A page fault.
     Fault,
-    /// The driver's own prefetch, beside a fault.
+    /// The driver's own prefetch, around a fault.
     Prefetch,
-    /// Room was needed on the GPU.
+    /// Eviction: memory was needed on the GPU.
     Eviction,
     /// The GPU's access counters.
     AccessCounters,
-    /// A number that this program does not know.
+    /// An unknown number.
     Other,
 }
 
@@ -67,7 +67,7 @@ pub struct Moves {
     pub bytes: u64,
 }
 
-/// Sums of events since they are delivered.
+/// Sums of events since their delivery began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSums {
     /// Migrations, by cause and by direction, each in the order of its type.
@@ -76,15 +76,15 @@ pub struct EventSums {
     pub cpu_faults: u64,
     /// Faults of GPUs, one for each entry of their fault buffers.
     pub gpu_faults: u64,
-    /// Pages of 4 KiB that the driver saw going back and forth.
+    /// Pages of 4 KiB that the driver saw move back and forth.
     pub thrashing: u64,
-    /// Times that the driver made a processor wait because of that.
+    /// How often the driver throttled a processor because of that.
     pub throttled: u64,
-    /// Mappings of memory that stays elsewhere.
+    /// Mappings of memory that stays on another processor.
     pub remote: u64,
-    /// Events that the driver dropped because nobody took them soon enough.
+    /// Events that the driver dropped because the queue was full.
     pub dropped: u64,
-    /// Blocks that had no room in the table.
+    /// Blocks that did not fit in the table.
     pub blocks_left_out: u64,
 }
 
@@ -95,7 +95,7 @@ impl EventSums {
     }
 }
 
-/// What happened to a block of 2 MiB since events are delivered.
+/// What happened to a block of 2 MiB since the delivery of events began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockMoves {
     /// Its first byte.
@@ -106,15 +106,15 @@ pub struct BlockMoves {
     pub to_cpu: u64,
     /// Its migrations.
     pub count: u32,
-    /// The processor that its last migration went to: 0 is the CPU, 1 and more are places in the table of processors.
+    /// The processor that its last migration went to: 0 is the CPU, 1 and more are indexes in the table of processors.
     pub place: u8,
-    /// Whether the driver saw pages of it going back and forth.
+    /// Whether the driver saw pages of it move back and forth.
     pub thrashed: bool,
     /// Its parts of 64 KiB, lowest first, whose last migration went to a GPU.
     pub on_gpu: u32,
     /// Its parts whose last migration was an eviction: they are in the host's memory, and not mapped until the CPU touches them.
     pub evicted: u32,
-    /// Its parts whose last migration was a call that prefetches to the CPU: likewise.
+    /// Its parts whose last migration was a call that prefetches to the CPU. They are not mapped either until the CPU touches them.
     pub prefetched: u32,
     /// Its parts whose last migration was a fault of the CPU, or the driver's prefetch beside one: they were mapped. Such a part that is
     /// not present any more has gone to a GPU since.
@@ -155,7 +155,7 @@ impl Aggregator {
 
     fn migration(&mut self, cause: u8, [from, to]: [u8; 2], address: u64, bytes: u64) {
         let direction = match (from, to) {
-            // Between NUMA nodes of the host, with causes of its own numbering.
+            // A migration between NUMA nodes of the host, whose causes have other numbers.
             (0, 0) => return,
             (0, _) => Direction::HostToDevice,
             (_, 0) => Direction::DeviceToHost,
@@ -190,7 +190,7 @@ impl Aggregator {
         *sum = sum.saturating_add(bytes);
     }
 
-    /// The block that holds an address; `None` where there is no room for a new one.
+    /// Returns the block that holds an address. `None` if the table has no room for a new one.
     fn block(&mut self, address: u64) -> Option<&mut BlockMoves> {
         let start = address - address % BLOCK;
         let full = self.blocks.len() >= MOST_BLOCKS;
@@ -213,7 +213,7 @@ impl Aggregator {
     }
 }
 
-/// The parts that `bytes` from `offset` of a block touch, as bits.
+/// Returns a bit mask of the parts that `bytes` from `offset` of a block touch.
 fn parts(offset: u64, bytes: u64) -> u32 {
     if bytes == 0 {
         return 0;

@@ -1,8 +1,8 @@
 //! The helper process, which holds the trackers.
 //!
-//! The dashboard can be stopped (Ctrl-Z), swapped or busy when a watched process dies, and a tracker that stays open keeps that
-//! process's GPU memory from everybody. So the trackers are held by a process in a session of its own, which no terminal
-//! stops, which does nothing but wait, and which ends when the dashboard does.
+//! The dashboard can be stopped (Ctrl-Z), swapped out or busy when a watched process dies, and while a tracker is open that process's GPU
+//! memory is not released. So a separate process holds the trackers. It has a session of its own, so that no terminal stops it, does
+//! nothing but wait, and ends when the dashboard does.
 //!
 //! Its descriptor 0 is a socket to the dashboard, its descriptor 1 the memory that both share (see `board`). One message is one
 //! line: `count NUMBER SLOT PID START`, `events NUMBER PID START` and `stop NUMBER` one way; `on NUMBER` and `off NUMBER REASON` the
@@ -27,11 +27,11 @@ use super::tracker::{Flusher, Target, Tracker};
 use super::{MESSAGE, PAGE};
 use crate::Root;
 
-/// How often it makes sure that a process still is the program that it was.
+/// How often it checks that a process still runs the same program.
 const CHECK: Duration = Duration::from_millis(50);
 /// How often it takes queued events.
 const DRAIN: Duration = Duration::from_millis(10);
-/// How often it tells what it counted of them, and makes the driver deliver the rest.
+/// How often it publishes what it counted of events, and makes the driver deliver the rest.
 const PUBLISH: Duration = Duration::from_millis(250);
 
 /// Why a tracker is closed.
@@ -39,15 +39,15 @@ const ENDED: &str = "the process has ended";
 const REPLACED: &str = "the program closed the driver, or was replaced";
 const STOPPED: &str = "it is no longer watched";
 
-/// Runs the helper until the dashboard is gone. To be called in a process of its own, first of all.
+/// Runs the helper until the dashboard is gone. Call this in a process of its own, before anything else.
 ///
 /// # Errors
-/// When its descriptors are not what the dashboard gives it.
+/// If its descriptors are not those that the dashboard passes.
 pub fn run_helper(root: &Root) -> io::Result<()> {
-    // Whoever leads a session already has no terminal that could stop it.
+    // This fails if the process leads a session already. Then no terminal can stop it either.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"gpumem-uvm");
-    // A helper that is stopped does not see that the dashboard is gone.
+    // A stopped helper would not notice that the dashboard is gone.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let board = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -95,7 +95,7 @@ impl Helper {
                 Err(Errno::INTR) => continue,
                 ready => ready?,
             };
-            // What has ended goes first: its memory is held until then.
+            // Processes that have ended come first: their memory is held until their trackers are closed.
             self.release(&ready);
             if ready.first() == Some(&true) && !self.obey()? {
                 return Ok(());
@@ -130,7 +130,7 @@ impl Helper {
         Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
     }
 
-    /// Closes the trackers of processes that have ended, then tells.
+    /// Closes the trackers of processes that have ended, and then tells the dashboard.
     fn release(&mut self, ready: &[bool]) {
         let mut ended = ready.iter().skip(1).copied();
         let mut told = Vec::new();
@@ -174,7 +174,7 @@ impl Helper {
         }
     }
 
-    /// Tells the dashboard. One that does not listen, because it is stopped, finds out later.
+    /// Sends a message to the dashboard. A stopped dashboard reads it later.
     fn tell(&self, message: &str) {
         let _ = send(
             &self.socket,
@@ -183,7 +183,7 @@ impl Helper {
         );
     }
 
-    /// Does what one message says; `false` when the dashboard is gone.
+    /// Handles one message. Returns `false` if the dashboard is gone.
     fn obey(&mut self) -> io::Result<bool> {
         let mut bytes = [0; MESSAGE];
         let length = match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -287,7 +287,7 @@ impl Helper {
     }
 }
 
-/// Closes the tracker of a slot. Returns what the dashboard is told.
+/// Closes the tracker of a slot. Returns the message for the dashboard.
 fn close(slot: &mut Option<Counting>, why: &str) -> Option<String> {
     let Counting { number, tracker } = slot.take()?;
     drop(tracker);

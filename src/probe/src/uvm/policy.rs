@@ -4,10 +4,10 @@ use gpumem_text::clean_line;
 
 use crate::Root;
 
-/// The policy in force, as far as the driver tells. A parameter that this driver does not have is `None`.
+/// The policy in force, as far as the driver shows it. A parameter that this driver does not have is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UvmPolicy {
-    /// `uvm_perf_prefetch_enable`: a fault brings its neighbours too, within 2 MiB.
+    /// `uvm_perf_prefetch_enable`: a fault brings neighbouring pages too, within 2 MiB.
     pub prefetch: Option<bool>,
     /// `uvm_perf_prefetch_threshold`, percent: from this share of a part on, the rest comes too.
     pub prefetch_threshold: Option<u64>,
@@ -29,7 +29,7 @@ pub struct UvmPolicy {
 const PARAMETERS: &str = "sys/module/nvidia_uvm/parameters";
 
 impl UvmPolicy {
-    /// Reads it; `None` while the module is not loaded, or not visible.
+    /// Reads the policy. `None` while the module is not loaded or not visible.
     pub fn read(root: &Root) -> Option<UvmPolicy> {
         if !root.path(PARAMETERS).is_dir() {
             return None;

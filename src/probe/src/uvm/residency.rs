@@ -8,7 +8,7 @@ use super::spans::Spans;
 use super::sys::{self, PageRegion};
 use super::{ManagedRange, PAGE};
 
-/// Runs that the kernel may return at once: 24 KiB.
+/// Runs that the kernel may return in one call: 24 KiB.
 const REGIONS: usize = 1024;
 /// Spans of one process that are kept page by page: 768 KiB. Beyond that they are folded into blocks.
 const MOST_SPANS: usize = 64 << 10;
@@ -114,7 +114,7 @@ impl Reader {
                 spans.push(page(region.start) as u32..page(region.end) as u32);
             }
             if walked <= from {
-                // A kernel that does not get on would hold this up for ever.
+                // A kernel that makes no progress would keep this loop running for ever.
                 return Err(io::ErrorKind::InvalidData.into());
             }
             from = walked;
@@ -124,8 +124,7 @@ impl Reader {
     }
 }
 
-/// Folds the spans once they are more than `limit`. Returns the limit for what follows: folding anew with each run would take for
-/// ever.
+/// Folds the spans once there are more than `limit`. Returns the next limit, because folding again after each run would take too long.
 fn fold_beyond(spans: &mut Spans, limit: usize) -> usize {
     if spans.len() <= limit {
         return limit;
@@ -183,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A map may claim more than there is memory for. `/dev/null` stands for a page table that says nothing of it.
+    /// A map may claim more than there is memory for. `/dev/null` takes the place of a page table without entries.
     #[test]
     fn a_range_is_cut_where_its_pages_cannot_be_counted() {
         let nothing = File::open("/dev/null").unwrap();

@@ -60,18 +60,18 @@ impl Shared {
         Ok(Shared { start, bytes })
     }
 
-    /// The address that the driver is told.
+    /// Returns the address to pass to the driver.
     pub(super) fn address(&self) -> u64 {
         self.start.as_ptr() as u64
     }
 
-    /// The words of 64 bits.
+    /// Returns the mapping as words of 64 bits.
     pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, lives as long as `self`, and all access from Rust is atomic. Any bits are a value.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 8) }
     }
 
-    /// The words of 32 bits.
+    /// Returns the mapping as words of 32 bits.
     pub(super) fn halves(&self) -> &[AtomicU32] {
         // SAFETY: as in `words`. No word is used at both widths.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 4) }
@@ -135,7 +135,7 @@ struct ScanArgument {
     return_mask: u64,
 }
 
-/// Of its categories the one that this program asks for.
+/// The category of pages that this program asks for.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.

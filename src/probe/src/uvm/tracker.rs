@@ -1,4 +1,4 @@
-//! A tracker: the driver's object that counts, or tells, what happens to one process's managed memory.
+//! A tracker: the driver's object that counts what happens to one process's managed memory, or queues events about it.
 //!
 //! While a tracker is open, the driver keeps everything that the process holds on the GPU, even after it died. Only the helper
 //! process makes trackers, and closes each the moment that its process ends.
@@ -21,10 +21,10 @@ use crate::stat::Stat;
 
 /// Events that the queue holds: 16 MiB. A process that faults without pause makes 180,000 a second, and it is emptied every 10 ms.
 const QUEUE: u64 = 1 << 18;
-/// Descriptors of a process that are looked at.
+/// The most descriptors of a process that are searched.
 const MOST_DESCRIPTORS: usize = 64 << 10;
 
-/// A process, made certain by its start: pids are used again.
+/// A process, identified by its pid and its start, because pids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// Its pid.
@@ -36,7 +36,7 @@ pub struct Target {
 /// An open tracker.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    // The first field: it is dropped first, and the mappings that the driver writes to go after.
+    // The first field is dropped first. The mappings that the driver writes to are unmapped after it.
     _tools: OwnedFd,
     pidfd: OwnedFd,
     pid: u32,
@@ -54,7 +54,7 @@ impl Tracker {
     /// Counts into `page`, from zero.
     ///
     /// # Errors
-    /// A sentence on why not, and what grants it.
+    /// A message that says why, and which permission is missing.
     pub(super) fn count(root: &Root, target: Target, page: Shared) -> Result<Tracker, String> {
         super::board::clear(page.words());
         Tracker::attach(root, target, page, None)
@@ -75,7 +75,7 @@ impl Tracker {
         let layout = Layout::of_driver(&version)?;
         let pidfd = open_process(target)?;
         let device = root.path(DEVICE);
-        // Before the driver's descriptor is looked for: one that is found later is of this program, or the next check tells.
+        // Read before the search for the driver's descriptor. A descriptor that is found later is of this program, or the next check fails.
         let program = stack(target.pid);
         let names = descriptors(target.pid, &device)?;
         let mut refused = None;
@@ -91,7 +91,7 @@ impl Tracker {
             sent.map_err(|e| format!("{}: {e}", root.path(TOOLS).display()))?;
             match abi::init_status(&argument, layout) {
                 Ok(()) => {}
-                // The other descriptor of the process is the right one.
+                // Then the process's other descriptor is the right one.
                 Err(Refusal::Status(abi::NOT_A_VA_SPACE)) => continue,
                 Err(why) => {
                     refused = Some(why);
@@ -103,7 +103,7 @@ impl Tracker {
             } else {
                 Vec::new()
             };
-            // What it is a copy of keeps the process's address space.
+            // The copied descriptor would keep the process's address space.
             drop(own);
             let (number, flags) = match queue {
                 Some(_) => (abi::ENABLE_EVENTS, abi::EVENT_FLAGS),
@@ -127,14 +127,14 @@ impl Tracker {
         Err(refused.map_or_else(|| NO_UVM.to_owned(), |why| why.to_string()))
     }
 
-    /// Readable when the process has ended.
+    /// Returns a descriptor that is readable once the process has ended.
     pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
     /// Whether the process still runs the same program and has the driver open where it had it. A program that replaces itself
-    /// (`exec`) keeps its pid. The new one can have the driver open under the same number before anybody looks, but its stack
-    /// begins elsewhere.
+    /// (`exec`) keeps its pid. The new one can have the driver open under the same number before the next check, but its stack begins
+    /// elsewhere.
     pub(super) fn is_current(&self) -> bool {
         let same_program = stack(self.pid) == self.program;
         same_program && std::fs::read_link(&self.descriptor).is_ok_and(|path| path == self.device)
@@ -183,7 +183,7 @@ fn open_process(target: Target) -> Result<OwnedFd, String> {
         Errno::NOSYS => "Linux 5.6 or newer is needed (pidfd_open)".to_owned(),
         e => format!("pidfd_open: {e}"),
     })?;
-    // The descriptor is of whoever has the pid now; its start says whether that is who was asked for.
+    // The descriptor is of the process that has the pid now. The start tells whether that is the requested one.
     let stat = Stat::read(&Root::default(), target.pid).map_err(|_| GONE)?;
     match target.start_time == 0 || stat.start_time == target.start_time {
         true => Ok(pidfd),
@@ -191,8 +191,8 @@ fn open_process(target: Target) -> Result<OwnedFd, String> {
     }
 }
 
-/// Where the stack of a process's program begins, which the kernel chooses anew for each program. The kernel tells it to who may
-/// trace the process, and 0 to others.
+/// Returns the address where the stack of a process's program begins, which the kernel chooses anew for each program. The kernel returns 0
+/// to those who may not trace the process.
 fn stack(pid: u32) -> Option<u64> {
     let bytes = Root::default().read(format!("proc/{pid}/stat"), PAGE).ok()?;
     // The name in parentheses can contain anything; the field behind it is the third of `proc(5)`, and the stack the 28th.
@@ -201,7 +201,7 @@ fn stack(pid: u32) -> Option<u64> {
     fields.split_ascii_whitespace().nth(28 - 3)?.parse().ok()
 }
 
-/// The numbers of a process's descriptors that are the driver's device. There can be two.
+/// Returns the numbers of a process's descriptors of the driver's device. There can be two.
 fn descriptors(pid: u32, device: &std::path::Path) -> Result<Vec<String>, String> {
     let protected = || format!("it is another user's, or protected: {AS_ROOT}");
     let folder = format!("/proc/{pid}/fd");
@@ -244,12 +244,12 @@ fn processors(own: BorrowedFd<'_>, layout: Layout) -> Result<Vec<u64>, String> {
     Ok(words.map(|word| word.load(Ordering::Relaxed)).collect())
 }
 
-/// Makes the driver deliver events that wait for a copy to complete. It needs an address space of its own there.
+/// Makes the driver deliver events that wait for a copy to complete. That takes an address space of our own in the driver.
 #[derive(Debug)]
 pub(super) struct Flusher(File);
 
 impl Flusher {
-    /// Opens one; `None` where the driver does not give it, and events may come late.
+    /// Opens the device. Returns `None` if the driver refuses. Events may come late then.
     pub(super) fn open(root: &Root) -> Option<Flusher> {
         let file = File::options().read(true).write(true).open(root.path(DEVICE)).ok()?;
         let mut argument = abi::enable(0);

@@ -1,4 +1,4 @@
-//! The dashboard's side of the helper process: which processes are watched, and what is known of each.
+//! The dashboard's side of the helper process: which processes are watched, and the state of each.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,32 +16,33 @@ use super::board::{self, BYTES, Events, SLOTS};
 use super::tracker::Target;
 use super::{Counters, MESSAGE};
 
-/// How long the helper may take to close a tracker whose process has ended. Then it is killed, which closes all: it was stopped, or starves.
+/// How long the helper may take to close a tracker whose process has ended. A helper that takes longer is stopped or starved of CPU time.
+/// It is killed, which closes all trackers.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How long the helper may take to answer a message.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How long nothing is tried again after the helper did not start or did not answer.
+/// How long the watch waits before it tries again after the helper did not start or did not answer.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What is known of a watched process's counters.
+/// The state of the watch over a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watching {
     /// The helper was asked to watch it.
     Pending,
     /// It is watched.
     On,
-    /// It is not: a sentence on why, and what grants it.
+    /// It is not watched. The message says why, and which permission is missing.
     Off(String),
 }
 
 #[derive(Debug)]
 struct Watched {
-    /// Of the request to the helper.
+    /// The number of the request to the helper.
     number: u64,
-    /// Where the helper counts; `None` for events, and for a process that is not watched.
+    /// The slot of its counters. `None` for events, and for a process that is not watched.
     slot: Option<usize>,
     state: Watching,
-    /// Readable at the process's end; `None` where the kernel gives none.
+    /// Becomes readable when the process ends. `None` if the kernel gives no such descriptor.
     pidfd: Option<OwnedFd>,
     asked: Instant,
 }
@@ -54,7 +55,7 @@ struct Helper {
 }
 
 impl Helper {
-    /// Whether a signal has stopped it. Nobody else is told: it is this process's child.
+    /// Whether a signal has stopped it. Only its parent, which is this process, can find that out.
     fn is_stopped(&self) -> bool {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(Pid::from_child(&self.child)), options);
@@ -62,24 +63,24 @@ impl Helper {
     }
 }
 
-/// The watch over processes: it starts the helper when somebody is to be watched and ends it when nobody is.
+/// The watch over processes. It starts the helper when the first process is to be watched, and ends it after the last.
 #[derive(Debug)]
 pub struct UvmWatch {
     command: fn() -> Command,
     helper: Option<Helper>,
     watched: BTreeMap<Target, Watched>,
-    /// The process whose events are wanted, and how that stands.
+    /// The process whose events are wanted, and the state of their delivery.
     events: Option<(Target, Watched)>,
-    /// Those that the helper was told to leave alone, until it says that it has closed their trackers.
+    /// Processes that the helper was asked to stop watching, until it confirms that it has closed their trackers.
     leaving: Vec<Watched>,
-    /// Requests so far.
+    /// Number of requests so far.
     requests: u64,
     failed: Option<(Instant, String)>,
 }
 
 impl UvmWatch {
-    /// Nobody is watched yet. `command` runs the helper: a program that calls [`run_helper`](super::run_helper). It ends with the
-    /// thread that starts it, which is the one that calls [`set`](Self::set).
+    /// Makes a watch over no process. `command` runs the helper: a program that calls [`run_helper`](super::run_helper). The helper ends
+    /// with the thread that starts it, which is the one that calls [`set`](Self::set).
     pub fn new(command: fn() -> Command) -> UvmWatch {
         UvmWatch {
             command,
@@ -129,31 +130,31 @@ impl UvmWatch {
         }
     }
 
-    /// How the watch over a process stands; `None` for one that is not to be watched.
+    /// Returns the state of the watch over a process. `None` for one that is not to be watched.
     pub fn state(&self, target: Target) -> Option<&Watching> {
         self.watched.get(&target).map(|watched| &watched.state)
     }
 
-    /// How the delivery of events stands.
+    /// Returns the state of the delivery of events.
     pub fn events_state(&self) -> Option<(Target, &Watching)> {
         self.events.as_ref().map(|(target, watched)| (*target, &watched.state))
     }
 
-    /// The counters of a process that is watched, since then.
+    /// Returns the counters of a watched process, since the watch over it began.
     pub fn counters(&self, target: Target) -> Option<Counters> {
         let watched = self.watched.get(&target)?;
         let slot = watched.slot.filter(|_| watched.state == Watching::On)?;
         board::read_counters(&self.helper.as_ref()?.board, slot).ok()
     }
 
-    /// What events say so far; `None` where none are delivered, or while the helper writes.
+    /// Returns the events so far. `None` if none are delivered, or while the helper writes.
     pub fn events(&self) -> Option<Events> {
         let (_, watched) = self.events.as_ref()?;
         let delivered = watched.state == Watching::On;
         board::read_events(&self.helper.as_ref().filter(|_| delivered)?.board).ok()?
     }
 
-    /// Waits so long, hears what the helper says meanwhile, and makes sure that it lets go of whoever ends.
+    /// Waits for `time`, takes the helper's messages meanwhile, and makes sure that the trackers of processes that end are closed.
     pub fn wait(&mut self, time: Duration) {
         let until = Instant::now() + time;
         loop {
@@ -168,17 +169,17 @@ impl UvmWatch {
         }
     }
 
-    /// Sleeps until the helper says something, a process ends, or `time` has passed.
+    /// Sleeps until there is a message from the helper, a process ends, or `time` has passed.
     fn sleep(&self, time: Duration) {
         let Some(helper) = &self.helper else {
             return std::thread::sleep(time);
         };
         let fds: Vec<_> = std::iter::once(&helper.socket).chain(self.held()).collect();
         let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
-        // That the helper was stopped wakes nobody.
+        // A stop of the helper does not wake this thread, so it wakes up by itself to check.
         let time = if polled.len() > 1 { time.min(PATIENCE) } else { time };
         let timeout = Timespec::try_from(time).ok();
-        // Interrupted or not, the caller looks at the clock.
+        // An interrupted wait is fine: the caller checks the time.
         let _ = poll(&mut polled, timeout.as_ref());
     }
 
@@ -192,20 +193,20 @@ impl UvmWatch {
         self.watched.values_mut().chain(events).chain(&mut self.leaving)
     }
 
-    /// The processes for which the helper has a tracker open, as far as is known.
+    /// Returns the descriptors of the processes for which the helper has a tracker open, as far as is known.
     fn held(&self) -> impl Iterator<Item = &OwnedFd> {
         let on = self.all().filter(|watched| watched.state == Watching::On);
         on.filter_map(|watched| watched.pidfd.as_ref())
     }
 
-    /// Whether somebody who is watched has ended.
+    /// Returns whether a watched process has ended.
     fn ended(&self) -> bool {
         let mut polled: Vec<_> = self.held().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let now = Timespec::default();
         poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Kills a helper that is stopped, does not let go of a process that has ended, or does not answer.
+    /// Kills a helper that is stopped, does not close the tracker of a process that has ended, or does not answer.
     fn insist(&mut self, ended: bool) {
         let Some(helper) = &self.helper else { return };
         if helper.is_stopped() {
@@ -253,7 +254,7 @@ impl UvmWatch {
         if verb == Some("off") {
             self.leaving.retain(|watched| watched.number != number);
         }
-        // One of an earlier request concerns nobody who is watched now, whose slot it had.
+        // A message about an earlier request is ignored: another process may have its slot now.
         let Some(watched) = self.all_mut().find(|watched| watched.number == number) else {
             return;
         };
@@ -311,7 +312,7 @@ impl UvmWatch {
         }
     }
 
-    /// Ends the helper, and says of everybody why nothing is known.
+    /// Ends the helper, and sets the reason for all processes.
     fn fail(&mut self, why: String) {
         self.end();
         for watched in self.all_mut().filter(|w| !matches!(w.state, Watching::Off(_))) {
@@ -324,7 +325,7 @@ impl UvmWatch {
     fn end(&mut self) {
         self.leaving.clear();
         if let Some(Helper { mut child, .. }) = self.helper.take() {
-            // Neither fails for a child that was not waited for.
+            // Neither call fails for a child that was not waited for.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -349,7 +350,7 @@ impl Watched {
         }
     }
 
-    /// One that was not asked for. No request has its number.
+    /// Makes an entry for a process without a request. No request has its number.
     fn off(why: String) -> Watched {
         Watched {
             number: 0,
@@ -376,7 +377,7 @@ fn start(mut command: Command) -> io::Result<Helper> {
         .stdout(Stdio::from(shared))
         .stderr(Stdio::null());
     let child = command.spawn()?;
-    // The command keeps its ends of them until it is dropped; a socket without another end tells that the helper is gone.
+    // The command keeps its ends of the descriptors until it is dropped. A socket whose other end is closed means that the helper is gone.
     drop(command);
     Ok(Helper {
         child,
@@ -390,7 +391,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// A helper that says nothing by itself.
+    /// Returns a helper that sends no messages.
     fn silent() -> Command {
         let mut command = Command::new("sleep");
         command.arg("20");
@@ -446,7 +447,7 @@ mod tests {
         }
     }
 
-    /// Those of which nothing can be known stay listed, and must not keep others out.
+    /// Processes that cannot be watched stay listed, and must not take the place of others.
     #[test]
     fn processes_that_are_not_watched_take_no_slots() {
         let mut watch = UvmWatch::new(silent);
@@ -465,7 +466,7 @@ mod tests {
         assert!(watch.leaving.is_empty());
     }
 
-    /// The helper runs, and does not get round to closing a tracker.
+    /// The helper runs, but does not close a tracker in time.
     #[test]
     fn busy_helper_is_ended_when_a_dropped_process_ends() {
         let mut watch = UvmWatch::new(silent);

@@ -30,29 +30,29 @@ pub(crate) struct ManagedRequest {
     pub shown: Option<Target>,
     /// The processes whose counters are wanted.
     pub counted: Vec<Target>,
-    /// Whether somebody looks at them.
+    /// Whether a view shows them.
     pub is_shown: bool,
     /// The process whose events are asked for: the shown one, or none.
     pub causes: Option<Target>,
 }
 
-/// One look at managed memory.
+/// A sample of managed memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ManagedSample {
-    /// The processes that were looked at.
+    /// The processes that were read.
     pub processes: BTreeMap<Target, ManagedProcess>,
     /// The driver's policy; `None` where its module is not loaded.
     pub policy: Option<UvmPolicy>,
     /// Why presence in the CPU's page table does not tell where a page is on this machine, if it does not.
     pub coherent: Option<Arc<str>>,
-    /// Events of the process that they were asked of.
+    /// Events of the process for which they were requested.
     pub causes: Option<(Target, Causes)>,
 }
 
 /// A process's managed memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ManagedProcess {
-    /// Its size, or a sentence on why that is not known.
+    /// Its size, or a message that says why it is not known.
     pub sums: Result<ManagedSums, String>,
     /// Where its pages are, of the process that is shown.
     pub pages: Option<Arc<Pages>>,
@@ -71,14 +71,14 @@ pub(crate) struct ManagedSums {
     pub bytes: u64,
     /// Bytes that the CPU can reach; the rest is on a GPU, evicted to the host's memory, or was never touched.
     pub on_cpu: u64,
-    /// What it is likely of.
+    /// What likely allocated it.
     pub origin: Origin,
 }
 
-/// What managed memory is likely of, by the libraries that its program has loaded.
+/// What likely allocated managed memory, judged by the libraries that its program has loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nothing says.
+    /// Not known.
     #[default]
     Unknown,
     /// PyTorch is loaded, which does not use managed memory itself.
@@ -125,13 +125,13 @@ impl Extents for Pages {
 }
 
 impl Pages {
-    /// The range that an address is in, else the one behind it, else the last.
+    /// Returns the range that contains an address, else the next one, else the last.
     pub(crate) fn nearest(&self, addr: u64) -> Option<usize> {
         let behind = self.ranges.partition_point(|resident| resident.range.end <= addr);
         Some(behind.min(self.ranges.len().checked_sub(1)?))
     }
 
-    /// Bytes of the part `from..to` of a range, by place.
+    /// Returns the bytes of the part `from..to` of a range, by place.
     pub(crate) fn places(&self, range: usize, (from, to): (u64, u64), causes: Option<&Causes>) -> Places {
         let Resident { range, spans } = &self.ranges[range];
         // A cell holds whole pages.
@@ -209,7 +209,7 @@ impl Places {
             let bytes = to - from - if nothing_present { 0 } else { present(from, to) };
             let bit = 1 << n;
             let place = match () {
-                // What was mapped for the CPU and is not present any more left it since.
+                // A part that was mapped for the CPU and is not present any more has left it since.
                 () if (block.on_gpu | block.mapped) & bit != 0 => &mut self.gpu,
                 () if block.evicted & bit != 0 => &mut self.evicted,
                 () if block.prefetched & bit != 0 => &mut self.prefetched,
@@ -221,7 +221,7 @@ impl Places {
     }
 }
 
-/// How it stands with a process's counters.
+/// The state of a process's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Counting {
     /// They are not attached.
@@ -231,7 +231,7 @@ pub(crate) enum Counting {
     Pending,
     /// What they counted since they were attached.
     On(Counters),
-    /// They cannot be attached: a sentence on why, and what grants it.
+    /// They cannot be attached. The message says why, and which permission is missing.
     Refused(String),
 }
 
@@ -243,7 +243,7 @@ pub(crate) enum Causes {
     Pending,
     /// What they said until now.
     On(Box<KnownCauses>),
-    /// They are not delivered: a sentence on why.
+    /// They are not delivered. The message says why.
     Refused(String),
 }
 
@@ -482,7 +482,7 @@ impl Model {
             shown,
             counted,
             is_shown: open,
-            // Events slow a process down: nobody pays for what is not on the screen.
+            // Events slow a process down, so they are only requested while they are on the screen.
             causes: self.ui.unified.causes.filter(|causes| shown == Some(*causes)),
         }
     }

@@ -21,18 +21,18 @@ use crate::model::{
     Origin, Pages, Places, Request, Sample,
 };
 
-/// How often counters are read while somebody looks at them.
+/// How often counters are read while a view shows them.
 const COUNTED: Duration = Duration::from_millis(250);
 /// How often the policy is read.
 const POLICY: Nanos = 10_000_000_000;
-/// A process is looked at again after so many times the time that it took, times the number of processes; and after so many where
-/// its pages are shown.
+/// How long a process is left alone between two readings, as a multiple of the time that one took times the number of processes.
 const REST: u32 = 600;
-/// The same for a process that has none: most never have.
+/// The same for a process without managed memory. Most never have any.
 const REST_EMPTY: u32 = 2000;
+/// The multiple for a process whose pages are shown. The number of processes does not matter for it.
 const REST_SHOWN: u32 = 50;
 
-/// What stands for `/` where the driver is concerned.
+/// The folder that stands for `/` for the driver's files.
 pub(crate) fn driver_root() -> Root {
     let named = std::env::var_os("GPUMEM_UVM").filter(|path| !path.is_empty());
     named.map_or_else(Root::default, Root::at)
@@ -56,7 +56,7 @@ pub(super) struct Managed {
     coherent: Option<Arc<str>>,
 }
 
-/// What was seen of a process, and when it is worth another look.
+/// The last result for a process, and when to read it again.
 struct Known {
     process: ManagedProcess,
     due: Instant,
@@ -146,7 +146,7 @@ impl Source for Managed {
             requests.sleep_unless(pace, |request| unlike(&self.asked, request));
             return true;
         }
-        // Trackers are open: this notices the end of their processes, and looks at what is asked for in between.
+        // Trackers are open. This notices the end of their processes, and checks for new requests in between.
         let until = Instant::now() + if self.asked.is_shown { COUNTED.min(pace) } else { pace };
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -207,7 +207,7 @@ fn check(facts: &Facts, support: &UvmSupport) -> Check {
     }
 }
 
-/// Its field in the JSON document. `JSON.md` says what they mean.
+/// Makes the source's field of the JSON document, which `JSON.md` describes.
 #[derive(Serialize)]
 struct Json {
     loaded: bool,

@@ -78,7 +78,7 @@ pub(super) fn join(processes: &mut [Process], managed: &ManagedWorld) {
     }
 }
 
-/// Divides what others use on each device: what NVML counts and no process that it lists has is at most managed memory, where
+/// Splits what others use on each device. What NVML counts but attributes to no listed process is an upper bound of managed memory, if
 /// there is any.
 pub(super) fn divide(devices: &mut [Device], inputs: &Inputs, managed: &ManagedWorld) {
     for Told {

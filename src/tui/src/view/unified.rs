@@ -41,7 +41,7 @@ fn one(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &Man
     let traffic_lines = match area.height {
         ..12 => 2,
         _ if !counted => 4,
-        // Where there is room for one of them, causes are worth more than the graph.
+        // If only one of them fits, causes are more useful than the graph.
         12..26 if cause_lines > 0 => 5,
         12..20 => 5,
         20..30 => 8,
@@ -197,7 +197,7 @@ fn under_cursor(
     screen.render(line, area);
 }
 
-/// Says how it stands with counters that are not on.
+/// Draws the state of counters that are not attached.
 fn counting_text(counting: &Counting) -> Option<String> {
     match counting {
         Counting::On(_) => None,

@@ -96,7 +96,7 @@ fn junk_in_a_container_hides_no_publisher_and_is_reported() {
     let mut unseen = document["unreadable_channels"].as_array().unwrap().iter();
     assert!(unseen.any(|problem| problem["kind"] == "overflow"));
     let mut findings = document["findings"].as_array().unwrap().iter();
-    let names_it = |finding: &Value| finding["text"].as_str().unwrap().contains("may not be seen");
+    let names_it = |finding: &Value| finding["text"].as_str().unwrap().contains("may not be shown");
     assert!(findings.any(names_it), "{}", document["findings"]);
     let doctor = outside(&world, &["doctor"]).output().unwrap();
     let doctor = String::from_utf8(doctor.stdout).unwrap();

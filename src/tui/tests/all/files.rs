@@ -131,7 +131,7 @@ fn a_channel_removed_while_its_program_runs_is_reported() {
     assert!(
         document["findings"].as_array().unwrap().iter().any(|finding| {
             let text = finding["text"].as_str().unwrap();
-            text.contains(&removed) && text.ends_with("not seen until it starts again")
+            text.contains(&removed) && text.ends_with("is not shown until it is restarted")
         }),
         "{document}"
     );

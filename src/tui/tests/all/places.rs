@@ -108,7 +108,7 @@ fn a_dashboard_without_a_channel_folder_runs() {
         // Of a directory it says what its programs would say.
         let told = !dir.is_dir() || text.contains(why) && !text.contains("ok channel dir");
         assert!(told, "{}: {text}", dir.display());
-        let advised = text.contains("GPUMEM_DIR has to name a directory of this user's");
+        let advised = text.contains("GPUMEM_DIR must name a directory of this user");
         assert!(advised, "{}: {text}", dir.display());
     }
 }

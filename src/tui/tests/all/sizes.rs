@@ -139,7 +139,8 @@ fn drawn(world: &World, args: &[&str], environment: &[(&str, &str)]) -> Vec<u8> 
     terminal.wait_for(&["SIMULATED", "Space pause"]);
     for (view, shown) in [("2", "1 cell ="), ("3", "last 60 s"), ("7", "Demos"), ("1", "STATE")] {
         terminal.keys(view);
-        terminal.wait_for(&[shown, "SIMULATED"]);
+        // The header shortens the label to `SIM` where there is little space.
+        terminal.wait_for(&[shown, "SIM"]);
     }
     terminal.keys("s");
     terminal.wait_for(&["Sort by"]);
