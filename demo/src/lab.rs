@@ -24,8 +24,8 @@ pub enum MemoryPlan {
     /// Virtual segments within the given bytes of the budget, and no release of the cache by itself. Only the user's options
     /// about publishing apply.
     Full(fn(u64) -> u64),
-    /// Managed memory of so many bytes, which does not come from the allocator: 256 MiB, or the budget if that is less, unless the
-    /// user chose. Only the user's options about publishing apply.
+    /// Managed memory, which does not come from the allocator, of this many bytes. The default is 256 MiB, or the budget if that is
+    /// less. Only the user's options about publishing apply.
     Managed(Option<u64>),
     /// As for a recorded program: the whole device, unless the user limits it. No kernels are loaded.
     Device {

@@ -62,8 +62,8 @@ pub struct ReplayArgs {
     /// The most bytes to take from the device. It overrides the configuration of our allocator; `None` keeps that, or allows the
     /// whole device.
     pub limit: Option<u64>,
-    /// How many blocks the simulated device lags behind: each block is used by work on its stream, which is done once so many more
-    /// have been allocated.
+    /// How many blocks the simulated device lags behind: each block is used by work on its stream, which is done once this many
+    /// more blocks have been allocated.
     pub behind: u32,
     /// Whether the report is one JSON object instead of text.
     pub json: bool,

@@ -16,8 +16,8 @@ pub struct Report {
     pub schema: &'static str,
     /// True on the simulated device. Every figure of this report must then be labelled SIMULATED.
     pub simulated: bool,
-    /// How many blocks a simulated device lagged behind: each block is used by work that is done once so many more have been
-    /// allocated.
+    /// How many blocks a simulated device lagged behind: each block is used by work that is done once this many more blocks have
+    /// been allocated.
     pub behind: u64,
     /// The device's name.
     pub device: String,

@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
         self.fields[..self.count].iter().position(is)
     }
 
-    /// Returns the field in a column, if the line has so many.
+    /// Returns the field in a column, if the line has that column.
     pub(super) fn get(&self, column: usize) -> Option<Field<'a>> {
         self.fields[..self.count].get(column).copied()
     }

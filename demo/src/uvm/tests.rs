@@ -10,7 +10,7 @@ fn block(index: usize) -> Range<usize> {
     index * PAGES..(index + 1) * PAGES
 }
 
-/// Memory of so many blocks that is all at one processor.
+/// Makes memory of `blocks` blocks, all of which are at one processor.
 fn at(who: Processor, blocks: usize, capacity: usize) -> Uvm {
     let mut uvm = Uvm::new(blocks as u64 * BLOCK, capacity as u64 * BLOCK);
     uvm.prefetch(who, 0..blocks * PAGES);

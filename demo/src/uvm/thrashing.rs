@@ -7,11 +7,11 @@ use super::{PAGES, cost};
 
 /// The moves of a page that follow each other within this time are bounces (`uvm_perf_thrashing_lapse_usec`).
 const LAPSE: u64 = 500_000;
-/// From so many on the page is thrashing (`uvm_perf_thrashing_threshold`).
+/// Number of bounces from which on a page is thrashing (`uvm_perf_thrashing_threshold`).
 const THRESHOLD: u32 = 3;
-/// After so many naps it is pinned (`uvm_perf_thrashing_pin_threshold`).
+/// Number of throttlings after which a page is pinned (`uvm_perf_thrashing_pin_threshold`).
 const NAPS: u32 = 10;
-/// For so long (`uvm_perf_thrashing_pin` times the lapse).
+/// How long a page stays pinned (`uvm_perf_thrashing_pin` times the lapse).
 const PIN: u64 = 300 * LAPSE;
 
 /// The recent moves of one page.

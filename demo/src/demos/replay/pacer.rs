@@ -68,7 +68,7 @@ impl Pacer {
         }
     }
 
-    /// Records that so many of the due operations are done.
+    /// Records that this many of the due operations are done.
     pub(super) fn did(&mut self, operations: usize) {
         self.measured.1 += operations as u64;
         if let Speed::PerSecond(_) = self.speed {

@@ -10,7 +10,7 @@ use crate::model::{Causes, KnownCauses};
 use crate::view::Screen;
 use crate::view::theme::Ink;
 
-/// Returns the lines that the panel takes in a view of so many.
+/// Returns the height of the panel in a view of `view` lines.
 pub(super) fn height(causes: &Causes, view: u16) -> u16 {
     match (causes.known(), view) {
         (_, ..14) => 0,
