@@ -20,7 +20,7 @@ fn at(who: Processor, blocks: usize, capacity: usize) -> Uvm {
 
 /// What a driver of series 580 does on an H100: 576 faults for 96 blocks.
 #[test]
-fn cpu_takes_six_faults_and_twelve_migrations_for_a_block_on_the_gpu() {
+fn cpu_takes_six_faults_for_a_block_on_the_gpu() {
     let mut uvm = at(Processor::Gpu, 96, 96);
     uvm.touch(Processor::Cpu, block(0), Access::Write);
     let by = |uvm: &Uvm, cause| uvm.counters.moves(Direction::ToCpu, cause);

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn one_fault_in_every_other_big_page_does_not_fill_the_block_but_one_more_does() {
+    fn block_is_filled_once_more_than_half_of_it_has_faulted() {
         let mut faulted = Mask::default();
         (0..PAGES).step_by(2 * BIG).for_each(|page| faulted.set(page));
         assert_eq!(region(Mask::default(), faulted).count(), 256);

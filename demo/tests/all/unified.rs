@@ -56,7 +56,7 @@ fn each_topic_moves_exactly_what_the_driver_would_move() {
 }
 
 #[test]
-fn working_set_that_does_not_fit_misses_every_block_in_every_pass() {
+fn working_set_that_does_not_fit_misses_every_block() {
     let ran = ran(UnifiedFix::Tiles);
     let [fits, thrashes] = &ran.step("does-not-fit").measures[..] else {
         panic!("two measures")

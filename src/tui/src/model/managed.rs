@@ -324,7 +324,7 @@ pub(crate) struct Rates {
 }
 
 impl CounterHistory {
-    /// Adds what was counted at a moment. Returns the bytes of the last second if a burst of migrations began. Counters that shrink are
+    /// Adds what was counted at a moment. Returns the bytes a second if a burst of migrations began. Counters that shrink are
     /// another tracker's, and begin anew.
     pub(crate) fn push(&mut self, at: Nanos, counters: Counters) -> Option<u64> {
         if let Some((last, before)) = self.points.back() {
@@ -342,8 +342,9 @@ impl CounterHistory {
             self.points.pop_front();
         }
         self.points.push_back((at, counters));
-        let (_, moved) = self.within(WINDOW)?;
-        let bytes = moved.to_gpu.saturating_add(moved.to_cpu);
+        // A rate, because two points can be further apart than a second.
+        let rates = self.rates()?;
+        let bytes = (rates.to_gpu + rates.to_cpu) as u64;
         let was_moving = self.moving;
         // A burst ends only when little moves, so that one that stutters is one.
         self.moving = bytes >= if was_moving { BURST / 8 } else { BURST };

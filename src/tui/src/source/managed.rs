@@ -207,7 +207,7 @@ fn check(facts: &Facts, support: &UvmSupport) -> Check {
     }
 }
 
-/// Makes the source's field of the JSON document, which `JSON.md` describes.
+/// The source's field of the JSON document, which `JSON.md` describes.
 #[derive(Serialize)]
 struct Json {
     loaded: bool,
@@ -220,7 +220,7 @@ struct Json {
 }
 
 impl Managed {
-    fn look(&mut self, target: Target, shown: bool, others: u32) -> Known {
+    fn look(&mut self, target: Target, shown: bool, processes: u32) -> Known {
         let began = Instant::now();
         let (sums, pages) = match self.pages(target) {
             Ok((pages, origin)) => (Ok(sums(&pages, origin)), Some(Arc::new(pages)).filter(|_| shown)),
@@ -229,8 +229,8 @@ impl Managed {
         let took = began.elapsed();
         let rest = match &sums {
             _ if shown => REST_SHOWN,
-            Ok(sums) if sums.ranges > 0 => REST.saturating_mul(others),
-            _ => REST_EMPTY.saturating_mul(others),
+            Ok(sums) if sums.ranges > 0 => REST.saturating_mul(processes),
+            _ => REST_EMPTY.saturating_mul(processes),
         };
         Known {
             process: ManagedProcess {

@@ -70,7 +70,9 @@ pub(super) fn join(processes: &mut [Process], managed: &ManagedWorld) {
     for process in processes.iter_mut().filter(|p| p.state.alive() && !p.simulated) {
         if let Some((_, found)) = managed.of_pid(process.pid) {
             process.managed = match &found.sums {
-                _ if !noted.insert(process.pid) => Reading::Failed("it is told in the first row of the process".into()),
+                _ if !noted.insert(process.pid) => {
+                    Reading::Failed("it is shown in the first row of the process".into())
+                }
                 Ok(sums) => Reading::Value(*sums),
                 Err(why) => Reading::Failed(why.clone()),
             };

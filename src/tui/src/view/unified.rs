@@ -11,7 +11,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
-use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Places, SourceId, Target};
+use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Places, SourceId, Target, Tracking};
 use crate::view::Screen;
 use crate::view::layout::clip;
 use crate::view::theme::Ink;
@@ -78,7 +78,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
     }
     let Some(pages) = &process.pages else {
         let inside = screen.panel(area, &title, "");
-        let text = Span::styled("Its pages are being looked at.", screen.theme.ink(Ink::Dim));
+        let text = Span::styled("Its pages are being read.", screen.theme.ink(Ink::Dim));
         screen.render(text, inside);
         return;
     };
@@ -119,7 +119,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, sums: Places, causes: Option<&Cau
     let cell = format!("1 cell = {}", round_size(drawn.geometry.layout.bytes_per_cell));
     let figures = [sums.cpu, sums.gpu, sums.evicted, sums.prefetched, sums.elsewhere];
     // Before any event no page is known to be on a GPU, and evictions are rare.
-    let told = |ink: Ink, bytes: u64| match ink {
+    let is_shown = |ink: Ink, bytes: u64| match ink {
         Ink::Allocated => known,
         Ink::Pending | Ink::Driver => known && bytes > 0,
         _ => true,
@@ -127,7 +127,7 @@ fn legend(screen: &mut Screen<'_>, area: Rect, sums: Places, causes: Option<&Cau
     let entries: Vec<_> = PLACES
         .into_iter()
         .zip(figures)
-        .filter(|((ink, _), bytes)| told(*ink, *bytes))
+        .filter(|((ink, _), bytes)| is_shown(*ink, *bytes))
         .map(|((ink, name), bytes)| {
             let [long, short] = match (ink, known) {
                 (Ink::Other, true) => ["unknown or never touched", "unknown"],
@@ -197,12 +197,13 @@ fn under_cursor(
     screen.render(line, area);
 }
 
-/// Draws the state of counters that are not attached.
-fn counting_text(counting: &Counting) -> Option<String> {
+/// Returns the state of counters that are not attached.
+fn counting_text(counting: &Counting, tracking: Tracking) -> Option<String> {
     match counting {
         Counting::On(_) => None,
-        Counting::Off => Some("counters are off (--uvm off)".into()),
-        Counting::Pending => Some("counters are being attached".into()),
+        Counting::Off if tracking == Tracking::Never => Some("counters are off (--uvm off)".into()),
+        // The request for them is on its way.
+        Counting::Off | Counting::Pending => Some("counters are being attached".into()),
         Counting::Refused(why) => Some(format!("no counters: {why}")),
     }
 }

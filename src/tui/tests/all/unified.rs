@@ -19,13 +19,13 @@ const SMALL: u64 = 32 * BLOCK;
 const LARGE: u64 = 1024 * BLOCK;
 
 #[test]
-#[ignore = "a process that the other tests start"]
+#[ignore = "not a test: every test of this file starts it as the watched process"]
 fn watched_process() {
     stage::play_watched();
 }
 
 #[test]
-#[ignore = "a program that another test starts"]
+#[ignore = "not a test: process_whose_map_cannot_be_read_is_named starts it"]
 fn without_rights() {
     stage::run_without_rights();
 }
@@ -327,7 +327,7 @@ fn process_whose_map_cannot_be_read_is_named() {
     let stage = Stage::new("");
     let watched = stage.protected(SMALL);
     let unknown = format!(
-        "No process is known to have managed memory. Of {} it is not known: it is another user's, or protected: run \
+        "No process is known to have managed memory. Whether {} has any is not known: it is another user's, or protected: run \
          gpumem-tui as root",
         watched.pid()
     );

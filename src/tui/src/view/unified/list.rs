@@ -38,8 +38,10 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
             let row = model.world().processes.iter().find(|p| p.pid == target.pid);
             let name = row.map_or_else(String::new, |p| clip(&p.name_in(room, ELLIPSIS), room as u16));
             let rates = managed.past.get(target).and_then(|past| past.rates());
-            if let (Counting::Refused(_), Some(text)) = (&process.counting, counting_text(&process.counting))
-                && !notes.contains(&text)
+            if let (Counting::Refused(_), Some(text)) = (
+                &process.counting,
+                counting_text(&process.counting, model.setup.tracking),
+            ) && !notes.contains(&text)
             {
                 notes.push(text);
             }
@@ -120,9 +122,9 @@ fn nothing(screen: &Screen<'_>) -> String {
     });
     let hidden: Vec<_> = hidden.collect();
     match hidden.first() {
-        Some((pid, why)) if hidden.len() == 1 => format!("No process is known to have managed memory. Of {pid} it is not known: {why}."),
+        Some((pid, why)) if hidden.len() == 1 => format!("No process is known to have managed memory. Whether {pid} has any is not known: {why}."),
         Some((_, why)) => format!(
-            "No process is known to have managed memory. Of {} processes it is not known: {why}.",
+            "No process is known to have managed memory. Whether {} others have any is not known: {why}.",
             hidden.len()
         ),
         None if managed.sample.policy.is_none() => {

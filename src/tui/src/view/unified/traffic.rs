@@ -27,7 +27,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process:
         _ => screen.panel(area, title, "unified memory"),
     };
     let (Counting::On(total), Some(past)) = (&process.counting, model.world().managed.past.get(&target)) else {
-        let text = counting_text(&process.counting).unwrap_or_else(|| "counters are being attached".into());
+        let text = counting_text(&process.counting, model.setup.tracking)
+            .unwrap_or_else(|| "counters are being attached".into());
         let text = Text::styled(text, screen.theme.ink(Ink::Dim));
         screen.render(Paragraph::new(text).wrap(Wrap { trim: true }), inside);
         return;

@@ -87,7 +87,8 @@ impl StatefulWidget for ResidencyMap<'_> {
             let (start, bytes) = pages.extent(strip.segment);
             if labels.width > 0 && labelled != Some(strip.line) {
                 labelled = Some(strip.line);
-                let line = label(&theme, start, bytes, strip.offset);
+                let line_bytes = layout.bytes_per_cell.saturating_mul(u64::from(layout.columns));
+                let line = label(&theme, (start, bytes), strip.offset, line_bytes);
                 line.render(Rect { y, height: 1, ..labels }, buf);
             }
             let begin = start + strip.offset;
@@ -116,11 +117,11 @@ impl StatefulWidget for ResidencyMap<'_> {
 }
 
 /// Returns what stands before a line: address and size of the range that begins there, or how far into it the line is.
-fn label(theme: &Theme, start: u64, bytes: u64, offset: u64) -> Line<'static> {
+fn label(theme: &Theme, (start, bytes): (u64, u64), offset: u64, line_bytes: u64) -> Line<'static> {
     let dim = theme.ink(Ink::Dim);
     let pad = |text: &str, room: u16| Span::raw(" ".repeat(room.saturating_sub(width(text)).into()));
     if offset > 0 {
-        let text = format!("+{}", units::bytes_short(offset));
+        let text = format!("+{}", units::bytes_apart(offset, line_bytes));
         return Line::from(vec![pad(&text, LABEL - 1), Span::styled(text, dim)]);
     }
     let (address, size) = (format!("{start:012x}"), units::bytes_short(bytes));
