@@ -153,6 +153,19 @@ fn burst_of_migrations_has_one_mark() {
     assert_eq!(found, [(MarkKind::Migration, 200), (MarkKind::Migration, 300)]);
 }
 
+/// Samples can be further apart than the second over which a rate is taken.
+#[test]
+fn burst_is_marked_when_samples_are_rare() {
+    let mut model = with_managed(GIB);
+    for (n, mib) in (1..).zip([0, 0, 400]) {
+        let at = n * 2 * SECOND;
+        update(&mut model, at, managed(at, GIB, counted(mib * MIB, 0, 0), None));
+    }
+    let marks = model.world().devices[0].history.marks.iter();
+    let found: Vec<_> = marks.map(|mark| (mark.kind, mark.bytes / MIB)).collect();
+    assert_eq!(found, [(MarkKind::Migration, 200)]);
+}
+
 #[test]
 fn faults_that_stall_are_a_finding() {
     let mut model = with_managed(GIB);
