@@ -30,8 +30,9 @@
 //!               program, job
 //!      512..    table of contents: kind, offset, stride | count << 32, version of each section
 //! sections      1 live counters   2 devices   3 figures      4 segments   5 blocks
-//!               6 generations     7 events    8 strings      9 managed ranges (reserved)
+//!               6 generations     7 events    8 strings      9 managed ranges
 //!              10 lanes          11 their generations         12 their events
+//!              13 figures of managed memory                   14 managed blocks
 //! ```
 //! This is format 2. Format 1 has no lanes, and is read as such. Its readers refuse format 2, because they would show its
 //! figures in part only. Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown
@@ -147,6 +148,9 @@ pub use reader::Reader;
 pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PER_THREAD_STREAMS, PoolId, Segment,
     SegmentKind, StringId,
+};
+pub use section::{
+    MANAGED_BLOCK, Managed, ManagedBlock, ManagedCounters, ManagedFigures, ManagedMoves, ManagedRange, Preferred,
 };
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};

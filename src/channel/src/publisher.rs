@@ -8,7 +8,9 @@ use crate::cells::Touched;
 use crate::clock::Clock;
 use crate::close_handle::CloseHandle;
 use crate::facts::Facts;
+use crate::format::Section;
 use crate::lane::Lane;
+use crate::layout::Layout;
 use crate::map::{LockedFile, Map};
 use crate::operation::{Operation, Published, Split};
 use crate::record::{Block, BlockState, Device, Event, EventKind, Segment, StringId};
@@ -214,6 +216,21 @@ impl Publisher {
         let (writer, clock) = lane.parts();
         self.writer.meet(writer);
         self.clock.meet(clock);
+    }
+
+    /// Reads the clock.
+    pub(crate) fn time(&mut self) -> u64 {
+        self.clock.read(self.writer.events())
+    }
+
+    /// Writes words 1.. of a record of an optional section. Returns false if the file has no such record.
+    pub(crate) fn record<const N: usize>(
+        &mut self,
+        section: impl Fn(&Layout) -> Section,
+        index: usize,
+        data: [u64; N],
+    ) -> bool {
+        !self.gone() && self.writer.record(section, index, data)
     }
 
     /// Publishes a device's figures; `touched` says what changed since the last time.

@@ -165,7 +165,6 @@ impl Reader {
             segments: Vec::new(),
         });
         let (orphans, their_bytes) = self.replica.orphans();
-        #[allow(clippy::needless_update, reason = "a row of the table of sections may fill in more")]
         let mut snapshot = Snapshot {
             identity: self.identity.clone(),
             life: self.life,

@@ -29,8 +29,13 @@ use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
 
+mod managed;
 #[cfg(test)]
 mod tests;
+
+pub use managed::{
+    MANAGED_BLOCK, Managed, ManagedBlock, ManagedCounters, ManagedFigures, ManagedMoves, ManagedRange, Preferred,
+};
 
 /// Reads a section into its part of a snapshot. Called only if the file has the section.
 pub(crate) type Read = fn(&Source, &Section, &mut Snapshot) -> Result<(), ReadError>;
@@ -126,9 +131,24 @@ sections! {
     lane_events: Row { kind: 12, words: words::EVENT, count: |o| lanes(o) * ring(o.lane_events, 1 << 17), ..OF_LANES };
     /// The event ring.
     events: Row { kind: 7, words: words::EVENT, count: |o| ring(o.events, 1 << 20), ..REQUIRED };
-    // Kind 9 is reserved for managed ranges, which no version has written so far.
+    /// One record per range of managed memory.
+    managed: Row { kind: 9, words: managed::RANGE_WORDS, count: managed_ranges, read: Some(managed::read_ranges), ..OPTIONAL };
+    /// One record of figures of managed memory.
+    managed_figures: Row {
+        kind: 13,
+        words: managed::FIGURES_WORDS,
+        count: |o| managed_ranges(o).min(1),
+        read: Some(managed::read_figures),
+        ..OPTIONAL
+    };
+    /// One record per block of managed memory.
+    managed_blocks: Row { kind: 14, words: managed::BLOCK_WORDS, count: |o| o.managed_blocks.min(1 << 15) as usize, read: Some(managed::read_blocks), ..OPTIONAL };
     /// One record per block. It must be last, so that a slot beyond the table is beyond the end of the file.
     blocks: Row { kind: 5, words: words::BLOCK, count: blocks, ..REQUIRED };
+}
+
+fn managed_ranges(options: &Options) -> usize {
+    options.managed.min(1 << 12) as usize
 }
 
 fn devices(options: &Options) -> usize {

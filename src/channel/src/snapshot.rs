@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::record::{Block, Device, Event, Segment, StringId};
+use crate::section::Managed;
 use crate::stats::{DeviceStats, LaneFigures};
 
 mod free;
@@ -175,6 +176,8 @@ pub struct Snapshot {
     pub lagging_segments: u32,
     /// Number of segments whose records contradict themselves or each other. They are not shown.
     pub malformed_segments: u32,
+    /// Its managed memory; `None` if the file has no place for it, and after a [glance](crate::Reader::glance).
+    pub managed: Option<Managed>,
     /// When this was read: nanoseconds of `CLOCK_MONOTONIC`.
     pub read_at: u64,
     /// Strings by id; `strings[0]` is empty.

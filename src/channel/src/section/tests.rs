@@ -31,6 +31,8 @@ fn sections_are_contiguous_for_any_options() {
         devices: 0,
         lanes: 0,
         lane_events: 0,
+        managed: 0,
+        managed_blocks: 0,
         ..Options::default()
     };
     let many = Options {
@@ -41,6 +43,8 @@ fn sections_are_contiguous_for_any_options() {
         devices: u32::MAX,
         lanes: u32::MAX,
         lane_events: 1 << 10,
+        managed: u32::MAX,
+        managed_blocks: u32::MAX,
         ..Options::default()
     };
     for options in [few, Options::default(), many] {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use gpumem_channel::{
-    Block, BlockState, DeviceStats, Event, EventKind, OpenError, Options, PoolId, Reader, Segment, Snapshot, Touched,
+    Block, BlockState, DeviceStats, Event, EventKind, ManagedBlock, ManagedFigures, ManagedRange, OpenError, Options,
+    PoolId, Preferred, Reader, Segment, Snapshot, Touched,
 };
 
 use crate::common::{channel_dir, operate, options, publisher_with};
@@ -204,4 +205,60 @@ fn known_words_of_longer_records_are_read() {
         newer.add(0, kind, words + 8, &longer);
         assert_eq!(describe(newer.read(dir.path()).unwrap()), expected, "{kind}");
     }
+}
+
+#[test]
+fn managed_memory_is_published_only_on_request() {
+    let dir = channel_dir();
+    let plain = publisher_with(&options(dir.path()));
+    let mut reader = Reader::open(plain.path()).unwrap();
+    assert_eq!(reader.refresh().unwrap().managed, None);
+
+    let mut publisher = publisher_with(&Options {
+        managed: 3,
+        managed_blocks: 2,
+        ..options(dir.path())
+    });
+    let tag = publisher.intern("table");
+    let range = |addr, size| ManagedRange {
+        addr,
+        size,
+        preferred: Preferred::Cpu,
+        read_mostly: true,
+        tag,
+        ..ManagedRange::default()
+    };
+    let ranges = [range(8 << 20, 4 << 20), range(2 << 20, 100), range(11 << 20, 4096)];
+    for (slot, range) in (0..).zip(&ranges) {
+        assert!(publisher.managed_range(slot, Some(range)));
+    }
+    assert!(!publisher.managed_range(3, Some(&ranges[0])), "the table has three");
+    let block = ManagedBlock {
+        addr: 8 << 20,
+        on_gpu: 5,
+        ..ManagedBlock::default()
+    };
+    assert!(publisher.managed_block(1, Some(&block)));
+    assert!(!publisher.managed_block(2, Some(&block)));
+    let figures = ManagedFigures {
+        bytes_left_out: 77,
+        ..ManagedFigures::default()
+    };
+    assert!(publisher.managed_figures(&figures));
+
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    let snapshot = reader.refresh().unwrap();
+    let found = snapshot.managed.clone().unwrap();
+    let places: Vec<_> = found.ranges.iter().map(|range| (range.addr, range.size)).collect();
+    assert_eq!(places, [(2 << 20, 100), (8 << 20, 4 << 20)], "the third overlaps");
+    assert_eq!(snapshot.string(found.ranges[0].tag), "table");
+    assert!(found.ranges.iter().all(|range| range.time > 0 && range.read_mostly));
+    assert_eq!((found.blocks, found.figures), (vec![block], figures));
+
+    for slot in 0..3 {
+        publisher.managed_range(slot, None);
+    }
+    publisher.managed_block(1, None);
+    let found = reader.refresh().unwrap().managed.unwrap();
+    assert!(found.ranges.is_empty() && found.blocks.is_empty());
 }
