@@ -115,6 +115,7 @@ mod history;
 mod home;
 mod lane;
 mod lock;
+mod managed;
 mod monitor;
 mod pool;
 mod process;
@@ -144,6 +145,7 @@ pub use gpumem_channel::{DeviceStats, Options, PoolStats, Stat};
 pub use gpumem_snapshot::Snapshot;
 pub use heap::{CompactReport, JoinReport};
 pub use history::{History, HistoryFigures, Leak, LeakReport, Owner, PeakReport, Stacks};
+pub use managed::ManagedBuffer;
 pub use monitor::{Action, Alert, Done, Listener, Measure, Monitor, MonitorConfig};
 pub use pool::{MempoolId, Overflow, Pool, PoolBlock, PoolConfig, PoolFigures, Serving};
 #[doc(hidden)]

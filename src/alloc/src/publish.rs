@@ -13,9 +13,13 @@ use gpumem_channel::{
     Segment, StringId, Touched,
 };
 
+mod managed;
+
 use crate::history::{Deed, Recorder};
 use crate::process::say;
 use crate::stream::Stream;
+pub(crate) use managed::ManagedSlot;
+use managed::ManagedSlots;
 
 /// The one device of a channel: an allocator is one, and a process with several has several channels.
 pub(crate) const DEVICE: u8 = 0;
@@ -74,6 +78,7 @@ pub(crate) struct Outlet {
     /// Bytes of the blocks the channel has no slot for, by slot.
     refused: HashMap<u32, u64>,
     refused_bytes: u64,
+    managed: ManagedSlots,
 }
 
 impl fmt::Debug for Outlet {
@@ -117,6 +122,7 @@ impl Outlet {
             why_not,
             refused: HashMap::new(),
             refused_bytes: 0,
+            managed: ManagedSlots::default(),
         }
     }
 

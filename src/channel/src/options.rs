@@ -25,7 +25,7 @@ pub struct Options {
     pub lanes: u32,
     /// Size of each lane's event ring (64 bytes an event), rounded up to a power of two.
     pub lane_events: u32,
-    /// Size of the table of managed ranges (64 bytes a range); none by default.
+    /// Size of the table of managed ranges (64 bytes a range).
     pub managed: u32,
     /// Size of the table of managed blocks (128 bytes for 2 MiB), for publishers that know where their pages are; none by
     /// default.
@@ -51,7 +51,7 @@ impl Default for Options {
             devices: 16,
             lanes: 8,
             lane_events: 8_192,
-            managed: 0,
+            managed: 256,
             managed_blocks: 0,
             job: std::env::var_os("GPUMEM_JOB")
                 .unwrap_or_default()

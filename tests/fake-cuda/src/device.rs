@@ -136,6 +136,7 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> c_
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> c_int {
     const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
+    const CONCURRENT_MANAGED_ACCESS: c_int = 89;
     const VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: c_int = 102;
     const HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: c_int = 103;
     const GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: c_int = 110;
@@ -143,6 +144,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, d
         state.device(device)?;
         let found = match attribute {
             COMPUTE_CAPABILITY_MAJOR => 9,
+            CONCURRENT_MANAGED_ACCESS => 1,
             VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => c_int::from(state.settings.vmm),
             HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED => 1,
             GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED => c_int::from(state.settings.rdma),

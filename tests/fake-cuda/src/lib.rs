@@ -25,6 +25,7 @@
 #![allow(non_snake_case, reason = "the driver's names")]
 
 mod device;
+mod managed;
 mod memory;
 mod pool;
 mod settings;

@@ -82,7 +82,10 @@ unsafe extern "C" fn cuMemAlloc_v2(addr: *mut u64, bytes: usize) -> c_int {
 /// `cuMemFree_v2`
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFree_v2(addr: u64) -> c_int {
-    call("cuMemFree", |state| state.free(addr))
+    call("cuMemFree", |state| match crate::managed::free(addr) {
+        true => Ok(()),
+        false => state.free(addr),
+    })
 }
 
 /// `cuMemAddressReserve`

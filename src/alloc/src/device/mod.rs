@@ -7,6 +7,7 @@
 
 mod cost;
 mod cuda;
+pub(crate) mod managed;
 mod sim;
 
 use std::ffi::c_int;
@@ -21,6 +22,7 @@ pub use cost::Call;
 pub(crate) use cost::Calls;
 pub use cuda::driver_message;
 pub use gpumem_channel::DeviceKind;
+pub use managed::Location;
 pub use sim::{Live, Pause, Sim, SimConfig, Timeline};
 
 use crate::error::{DeviceError, Error};
@@ -151,6 +153,10 @@ pub(crate) trait Driver: Send + Sync + fmt::Debug {
     fn read(&self, addr: u64, bytes: &mut [u8], stream: Stream) -> Result<()>;
     /// Fills `words` 32-bit words, in stream order.
     fn fill(&self, addr: u64, value: u32, words: u64, stream: Stream) -> Result<()>;
+    /// Allocates managed memory.
+    fn managed(self: Arc<Self>, _bytes: u64) -> Result<Box<dyn managed::ManagedMemory>> {
+        Err(DeviceError::not_here("cuMemAllocManaged"))
+    }
     /// What was called so far, where that is kept here.
     fn calls(&self) -> Option<&Calls> {
         None

@@ -5,7 +5,10 @@
 //! or `segment_close`, or as one `structure`.
 
 use gpumem_channel as channel;
-use gpumem_channel::{BlockState, Event, EventKind, Operation, PoolId, SegmentKind, Split, StringId};
+use gpumem_channel::{
+    BlockState, Event, EventKind, ManagedBlock, ManagedCounters, ManagedRange, Operation, PoolId, SegmentKind, Split,
+    StringId,
+};
 
 pub(super) mod labels;
 mod seen;
@@ -17,7 +20,7 @@ use super::block::{NIL, some};
 use super::segment::Segment;
 use crate::config::SegmentMode;
 use crate::device::DeviceInfo;
-use crate::publish::DEVICE;
+use crate::publish::{DEVICE, ManagedSlot};
 use crate::report::{Help, OomReport};
 use crate::size::Class;
 use crate::tag::{self, Tag};
@@ -85,6 +88,27 @@ impl Heap {
             let others = self.tags.iter_mut().filter(|id| **id == Some(other));
             others.for_each(|id| *id = None);
         }
+    }
+
+    /// Publishes managed memory that was allocated under a tag, whose string the range gets.
+    pub(crate) fn managed_begin(&mut self, tag: Tag, range: &mut ManagedRange) -> ManagedSlot {
+        range.tag = self.string_of(tag);
+        match range.size {
+            0 => ManagedSlot::default(),
+            _ => self.outlet.managed_begin(range),
+        }
+    }
+
+    pub(crate) fn managed_change(&mut self, slot: &ManagedSlot, range: &ManagedRange) {
+        self.outlet.managed_change(slot, range);
+    }
+
+    pub(crate) fn managed_end(&mut self, slot: &ManagedSlot, range: &ManagedRange) {
+        self.outlet.managed_end(slot, range);
+    }
+
+    pub(crate) fn managed_pages(&mut self, blocks: &[ManagedBlock], counters: &ManagedCounters) {
+        self.outlet.managed_pages(blocks, counters);
     }
 
     /// Publishes a mark of the program's.

@@ -20,6 +20,7 @@ mod history;
 mod history_forked;
 mod host_memory;
 mod late;
+mod managed;
 mod monitor_says;
 mod named_frames;
 mod named_frames_locks;

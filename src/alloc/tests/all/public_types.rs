@@ -8,9 +8,9 @@ use gpumem_alloc::conf::ConfError;
 use gpumem_alloc::device::{Call, Device, DeviceInfo, Live, MemoryInfo, Pause, Sim, SimConfig, Timeline};
 use gpumem_alloc::{
     Action, Alert, Allocator, Base, Buffer, CompactReport, Config, DeviceError, DeviceStats, Divisions, Done, Error,
-    ExportError, FreeBlocks, Help, History, HistoryFigures, JoinReport, Leak, LeakReport, Listener, Measure, MempoolId,
-    Monitor, MonitorConfig, OomReport, Overflow, Owner, PeakReport, Pool, PoolConfig, PoolFigures, PoolShortage,
-    Publish, Route, Scope, SegmentMode, Serving, Snapshot, Stack, StackFrame, Stacks, Stream,
+    ExportError, FreeBlocks, Help, History, HistoryFigures, JoinReport, Leak, LeakReport, Listener, ManagedBuffer,
+    Measure, MempoolId, Monitor, MonitorConfig, OomReport, Overflow, Owner, PeakReport, Pool, PoolConfig, PoolFigures,
+    PoolShortage, Publish, Route, Scope, SegmentMode, Serving, Snapshot, Stack, StackFrame, Stacks, Stream,
 };
 
 fn can_be_shared<T: Send + Sync + Debug>() {}
@@ -28,7 +28,7 @@ macro_rules! each {
 
 #[test]
 fn handles_go_to_any_thread_and_into_what_catches_panics() {
-    each!(can_be_shared: Allocator, Buffer<f32>, Device, Monitor, Pool, Serving, Sim, Pause<'static>, Route, Listener);
+    each!(can_be_shared: Allocator, Buffer<f32>, ManagedBuffer<f32>, Device, Monitor, Pool, Serving, Sim, Pause<'static>, Route, Listener);
     each!(survives_panics: Allocator, Buffer<f32>, Device, Monitor, Pool, Serving, Sim, Pause<'static>, Scope);
 }
 

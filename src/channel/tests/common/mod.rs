@@ -64,6 +64,7 @@ pub(crate) fn options(dir: &Path) -> Options {
         devices: 2,
         lanes: 3,
         lane_events: 64,
+        managed: 0,
         fit: false,
         ..Options::default()
     }

@@ -123,6 +123,11 @@ api! {
     copy_to_host = c"cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, Opaque);
     fill_words = c"cuMemsetD32Async" (u64, c_uint, usize, Opaque);
     =>
+    mem_alloc_managed = c"cuMemAllocManaged" (*mut u64, usize, c_uint);
+    mem_prefetch = c"cuMemPrefetchAsync" (u64, usize, c_int, Opaque);
+    mem_advise = c"cuMemAdvise" (u64, usize, c_int, c_int);
+    // From CUDA 13.0 on (`cuda.h` of that version).
+    mem_discard_batch = c"cuMemDiscardBatchAsync" (*mut u64, *mut usize, usize, c_ulonglong, Opaque);
     // From CUDA 12.0 and 12.5 on.
     stream_get_id = c"cuStreamGetId" (Opaque, *mut c_ulonglong);
     ctx_record_event = c"cuCtxRecordEvent" (Opaque, Opaque);

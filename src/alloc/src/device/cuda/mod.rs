@@ -11,6 +11,7 @@ mod bound;
 mod events;
 mod launch;
 mod library;
+mod managed;
 mod open;
 mod primary;
 mod rdma;
@@ -22,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
 
+use super::managed::ManagedMemory;
 use super::{Call, Calls, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::error::DeviceError;
 use crate::stream::Stream;
@@ -430,6 +432,10 @@ impl Driver for Cuda {
         // SAFETY: writes device memory that the caller owns, in stream order. The stream lives (see above).
         let code = unsafe { (self.api.fill_words)(addr, value, words as usize, handle_of(stream)) };
         self.api.check("cuMemsetD32Async", code)
+    }
+
+    fn managed(self: Arc<Self>, bytes: u64) -> Result<Box<dyn ManagedMemory>> {
+        self.allocate_managed(bytes)
     }
 
     fn calls(&self) -> Option<&Calls> {

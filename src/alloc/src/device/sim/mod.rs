@@ -3,6 +3,7 @@
 //! It is strict where the real driver is undefined: double frees and touching memory without access are errors, and
 //! [`Sim::violations`] tells of double frees and of memory that was unmapped while queued work still used it.
 
+mod managed;
 mod memory;
 mod pause;
 mod state;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpumem_channel::DeviceKind;
 
+use super::managed::ManagedMemory;
 use super::{Call, Device, DeviceInfo, Driver, EventHandle, Handle, MemoryInfo, Result};
 use crate::error::DeviceError;
 use crate::size::MAX_REQUEST;
@@ -277,6 +279,10 @@ impl Driver for Shared {
     fn reserve(&self, bytes: u64) -> Result<u64> {
         self.gate.pass(Call::Reserve);
         self.state().reserve(bytes)
+    }
+
+    fn managed(self: Arc<Self>, bytes: u64) -> Result<Box<dyn ManagedMemory>> {
+        Ok(Box::new(managed::Allocation::new(self, bytes)?))
     }
 
     fn unreserve(&self, addr: u64, bytes: u64) -> Result<()> {

@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "streams are handles of the driver")]
 
 mod ends;
+mod managed;
 mod opening;
 mod several;
 
@@ -49,6 +50,7 @@ fn the_cuda_device_works_against_a_driver() {
     let library = folder.path();
     passes("cuda::inner_allocates_copies_and_leaves_nothing", library, &[]);
     passes("cuda::inner_calls_the_driver_as_often_as_it_says", library, &[]);
+    passes("cuda::managed::inner_managed_memory_is_advised_and_freed", library, &[]);
     passes("cuda::inner_joins_holes_and_keeps_contents", library, &[]);
     passes(
         "cuda::inner_waits_for_events_of_other_streams",
