@@ -1,5 +1,7 @@
 //! The inputs of a running demo: lines of its parent, and signals.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{BufRead, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -32,6 +34,8 @@ pub enum End {
 #[derive(Debug)]
 pub(crate) struct Control {
     queue: Receiver<Input>,
+    /// What was heard during a pause and is still to be answered.
+    kept: RefCell<VecDeque<Input>>,
     /// Keeps the queue open when there is no source.
     _sender: Sender<Input>,
 }
@@ -58,6 +62,7 @@ impl Control {
         (
             Control {
                 queue,
+                kept: RefCell::default(),
                 _sender: sender.clone(),
             },
             Signals(sender),
@@ -66,12 +71,35 @@ impl Control {
 
     /// Waits for the next input.
     pub(crate) fn wait(&self) -> Input {
+        if let Some(kept) = self.kept.borrow_mut().pop_front() {
+            return kept;
+        }
         // The sender in `self` keeps the queue open.
         self.queue.recv().unwrap_or(Input::End(End::ParentGone))
     }
 
     /// Waits for the next input until `deadline`.
     pub(crate) fn wait_until(&self, deadline: Instant) -> Option<Input> {
+        let kept = self.kept.borrow_mut().pop_front();
+        kept.or_else(|| self.hear(deadline))
+    }
+
+    /// Waits until `deadline` in the middle of a step. Returns false as soon as anything is heard, at once if it was before. What is heard
+    /// is kept for the next [`Control::wait`].
+    pub(crate) fn pause_until(&self, deadline: Instant) -> bool {
+        if !self.kept.borrow().is_empty() {
+            return false;
+        }
+        match self.hear(deadline) {
+            None => true,
+            Some(heard) => {
+                self.kept.borrow_mut().push_back(heard);
+                false
+            }
+        }
+    }
+
+    fn hear(&self, deadline: Instant) -> Option<Input> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left == Duration::ZERO {
             return match self.queue.try_recv() {
@@ -173,6 +201,20 @@ mod tests {
         let all = heard(input);
         assert!(all[0].len() < 200 && all[0].starts_with("? unknown command"));
         assert_eq!(all[1..], ["next", "ParentGone"]);
+    }
+
+    #[test]
+    fn pause_keeps_what_ends_it() {
+        let (control, signals) = Control::new(None);
+        let soon = || Instant::now() + Duration::from_millis(5);
+        let late = || Instant::now() + Duration::from_secs(60);
+        assert!(control.pause_until(soon()));
+        control._sender.send(Input::Command(Command::Next)).unwrap();
+        signals.send(15);
+        assert!(!control.pause_until(late()) && !control.pause_until(late()));
+        assert!(matches!(control.wait(), Input::Command(Command::Next)));
+        assert!(matches!(control.wait(), Input::End(End::Signal(15))));
+        assert!(control.pause_until(soon()));
     }
 
     #[test]

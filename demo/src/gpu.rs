@@ -12,8 +12,6 @@ use gpumem_alloc::{Buffer, Element, Stream};
 use crate::kernels::{CHECK, FILL, Kernel, WORK};
 use crate::pattern::Checked;
 
-pub(crate) use managed::Managed;
-
 /// Threads per block and blocks per grid: enough to fill any GPU. The kernels stride over the rest.
 const BLOCK: u32 = 256;
 const GRID: u32 = 2048;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use gpumem_alloc::conf::Note;
 use gpumem_alloc::device::{self, Device, SimConfig};
-use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, SegmentMode, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Error, JoinReport, Options, Publish, SegmentMode, Stream};
 use gpumem_channel::DeviceKind;
 
 use crate::args::{DeviceChoice, RunArgs};
@@ -15,6 +15,7 @@ use crate::gpu::{self, Kernels};
 use crate::pattern::Checked;
 use crate::protocol::{OutOfMemory, Phase, Stats};
 use crate::sim_pattern;
+use crate::uvm::BLOCK;
 
 /// How a demo's memory is set up, and which of the user's options apply.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +128,14 @@ impl Lab {
                 ..Config::default()
             },
             MemoryPlan::Managed(_) => Config {
-                publish: config.publish,
+                publish: match config.publish {
+                    // Only a model knows where pages are; of a real device the driver is asked.
+                    Publish::On(options) if device.as_sim().is_some() => Publish::On(Options {
+                        managed_blocks: u32::try_from(budget.div_ceil(BLOCK)).unwrap_or(u32::MAX),
+                        ..options
+                    }),
+                    publish => publish,
+                },
                 history: config.history,
                 monitor: config.monitor,
                 notes: config.notes,

@@ -4,6 +4,7 @@
 //! model of the driver ([`crate::uvm`]) runs; on a GPU the same accesses are made and timed.
 
 mod machine;
+mod screen;
 mod text;
 
 use std::str::FromStr;
@@ -18,6 +19,7 @@ use crate::stage::{Stage, Stop};
 use crate::uvm::{Access, Advice, BLOCK, Processor};
 use gpumem_text::units::{MIB, bytes_to_pib, parse_bytes};
 use machine::{Machine, Model, Real, measure};
+use screen::Screen;
 use text::{Question, answer, ratio};
 
 use Access::{Read, Write};
@@ -112,10 +114,11 @@ impl Demo for Unified {
 
     fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
         let bytes = stage.lab.budget().next_multiple_of(BLOCK);
-        let mut machine: Box<dyn Machine> = match stage.lab.take_kernels() {
-            Some(kernels) => Box::new(Real::new(kernels, bytes)?),
+        let allocator = stage.lab.allocator().clone();
+        let mut machine: Box<dyn Machine + '_> = match stage.lab.take_kernels() {
+            Some(kernels) => Box::new(Real::new(kernels, &allocator, bytes, screen(stage))?),
             // Until the last topic everything fits.
-            None => Box::new(Model::new(bytes, bytes)),
+            None => Box::new(Model::new(&allocator, bytes, bytes, screen(stage))?),
         };
         let simulated = machine.counters().is_some();
         stage.begin(if simulated { 13 } else { 12 })?;
@@ -123,10 +126,13 @@ impl Demo for Unified {
         let topics = [first_touch, ping_pong, prefetch, preferred_location, read_mostly];
         for (question, topic) in text::QUESTIONS.iter().zip(topics) {
             ask(stage, question, bytes)?;
+            machine.begin();
             let step = topic(stage, &mut *machine, bytes)?;
             stage.done(step)?;
             stage.advance()?;
         }
+        let checked = machine.checked();
+        drop(machine);
         ask(stage, &text::DOES_NOT_FIT, bytes)?;
         let mut fix = None;
         if simulated {
@@ -135,8 +141,6 @@ impl Demo for Unified {
             stage.done(text::not_on_a_gpu())?;
         }
         stage.advance()?;
-        let checked = machine.checked();
-        drop(machine);
         Ok(Outcome {
             fix: fix.map(|fix| fix.name().to_owned()),
             patterns_verified: checked.map(|checked| checked.intact()),
@@ -146,6 +150,11 @@ impl Demo for Unified {
             ..Outcome::default()
         })
     }
+}
+
+/// Returns the screen of who steers the demo, if anybody does.
+fn screen<'a>(stage: &Stage<'a>) -> Screen<'a> {
+    Screen::new(stage.args.steer.then_some(stage.control))
 }
 
 /// Asks a question, and waits until the answer is wanted.
@@ -337,17 +346,23 @@ fn read_mostly(stage: &mut Stage<'_>, machine: &mut dyn Machine, bytes: u64) -> 
     Ok(step)
 }
 
+/// Makes a model whose memory is at the CPU, and whose GPU has room for `room` bytes.
+fn model_at_cpu<'a>(stage: &Stage<'a>, bytes: u64, room: u64) -> Result<Model<'a>, DemoError> {
+    let mut model = Model::new(stage.lab.allocator(), bytes, room, screen(stage))?;
+    model.touch_part(Cpu, 0..bytes, Write);
+    Ok(model)
+}
+
 /// Runs the topic that only the model has, up to the chosen fix.
 fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Result<UnifiedFix, Stop> {
     let room = bytes / 5 * 4 / BLOCK * BLOCK;
-    let passes = |name: &str, model: &mut Model| {
-        model.touch_part(Cpu, 0..bytes, Write);
-        measure(model, name, PASSES * bytes, |m| {
+    let passes = |name: &str, mut model: Model<'_>| {
+        measure(&mut model, name, PASSES * bytes, |m| {
             (0..PASSES).try_for_each(|_| m.touch(Gpu, bytes, Write))
         })
     };
-    let fits = passes("it fits, 4 passes", &mut Model::new(bytes, bytes))?;
-    let thrashes = passes("it does not fit, 4 passes", &mut Model::new(bytes, room))?;
+    let fits = passes("it fits, 4 passes", model_at_cpu(stage, bytes, bytes)?)?;
+    let thrashes = passes("it does not fit, 4 passes", model_at_cpu(stage, bytes, room)?)?;
     let choices = UnifiedFix::ALL.map(|fix| Choice {
         name: fix.name().into(),
         title: fix.title().into(),
@@ -373,8 +388,7 @@ fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Resul
     })?;
     let fix = stage.choose(default)?;
     stage.lab.mark(fix.name());
-    let mut model = Model::new(bytes, room);
-    model.touch_part(Cpu, 0..bytes, Write);
+    let mut model = model_at_cpu(stage, bytes, room)?;
     let half = bytes / 2 / BLOCK * BLOCK;
     // The parts of which each has all its passes before the next one's turn.
     let parts = match fix {
@@ -407,7 +421,7 @@ fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Resul
 }
 
 /// Measures all passes over one part, then over the next.
-fn measure_parts(model: &mut Model, fix: UnifiedFix, bytes: u64, parts: &[std::ops::Range<u64>]) -> Measure {
+fn measure_parts(model: &mut Model<'_>, fix: UnifiedFix, bytes: u64, parts: &[std::ops::Range<u64>]) -> Measure {
     let name = format!("{}, 4 passes", fix.name());
     machine::measure_model(model, &name, PASSES * bytes, |m| {
         for part in parts {

@@ -2,6 +2,7 @@
 
 use super::mask::Mask;
 use super::{Access, Processor};
+use gpumem_channel::ManagedBlock;
 
 /// The advice on a block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,9 +23,39 @@ pub(super) struct Block {
     /// Pages of `cpu` that the GPU has mapped.
     remote: Mask,
     pub(super) policy: Policy,
+    /// Bytes that moved to the GPU and to the CPU, and in how many copies.
+    to_gpu: u64,
+    to_cpu: u64,
+    moves: u32,
+    /// Whether a page of it moved back and forth.
+    pub(super) thrashed: bool,
 }
 
 impl Block {
+    /// Notes copies of pages.
+    pub(super) fn moved(&mut self, to: Processor, copies: u64, bytes: u64) {
+        let total = match to {
+            Processor::Cpu => &mut self.to_cpu,
+            Processor::Gpu => &mut self.to_gpu,
+        };
+        *total += bytes;
+        self.moves = self.moves.saturating_add(u32::try_from(copies).unwrap_or(u32::MAX));
+    }
+
+    /// Returns the block as a publisher describes it.
+    pub(super) fn published(&self, addr: u64) -> ManagedBlock {
+        ManagedBlock {
+            addr,
+            on_cpu: self.mapped.words(),
+            on_gpu: self.gpu.parts(),
+            evicted: self.cpu.without(self.mapped).without(self.remote).parts(),
+            to_gpu: self.to_gpu,
+            to_cpu: self.to_cpu,
+            moves: self.moves,
+            thrashed: self.thrashed,
+        }
+    }
+
     pub(super) fn copies(&self, who: Processor) -> Mask {
         match who {
             Processor::Cpu => self.cpu,

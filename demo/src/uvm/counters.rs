@@ -1,5 +1,7 @@
 //! What the model counts, with the driver's meaning of each figure.
 
+use gpumem_channel::{ManagedCounters, ManagedMoves};
+
 use super::Processor;
 
 /// Why pages moved. The driver's events have the same causes.
@@ -73,6 +75,27 @@ impl Counters {
     /// Returns all bytes that moved in one direction.
     pub(crate) fn bytes(&self, direction: Direction) -> u64 {
         self.moves[direction as usize].iter().map(|moves| moves.bytes).sum()
+    }
+
+    /// Returns them as a publisher describes them.
+    pub(crate) fn published(&self) -> ManagedCounters {
+        let of = |direction: Direction| {
+            [Cause::User, Cause::Fault, Cause::Prefetch, Cause::Eviction].map(|cause| {
+                let moves = self.moves(direction, cause);
+                ManagedMoves {
+                    count: moves.migrations,
+                    bytes: moves.bytes,
+                }
+            })
+        };
+        ManagedCounters {
+            to_gpu: of(Direction::ToGpu),
+            to_cpu: of(Direction::ToCpu),
+            cpu_faults: self.cpu_faults,
+            gpu_faults: self.gpu_faults,
+            throttled: self.throttled,
+            remote: self.remote,
+        }
     }
 
     pub(super) fn moved(&mut self, direction: Direction, cause: Cause, migrations: u64, bytes: u64) {

@@ -61,6 +61,16 @@ impl Mask {
         (0..PAGES).filter(move |page| self.has(*page))
     }
 
+    /// Returns the pages as bits, lowest first.
+    pub(super) fn words(self) -> [u64; PAGES / 64] {
+        self.0
+    }
+
+    /// Returns the parts of 16 pages that have any page of the set, as bits, lowest first.
+    pub(super) fn parts(self) -> u32 {
+        self.pages().fold(0, |parts, page| parts | 1 << (page / 16))
+    }
+
     /// Returns the number of contiguous runs. Each is one copy.
     pub(super) fn runs(&self) -> u64 {
         let begins = |page: &usize| *page == 0 || !self.has(*page - 1);

@@ -22,6 +22,7 @@ mod tree;
 use std::ops::Range;
 
 use block::Block;
+use gpumem_channel::ManagedBlock;
 use mask::Mask;
 use thrashing::{Bounces, Verdict};
 
@@ -100,35 +101,42 @@ impl Uvm {
         &self.counters
     }
 
+    /// Returns the blocks as a publisher describes them, the first at `addr`.
+    pub(crate) fn published(&self, addr: u64) -> Vec<ManagedBlock> {
+        let blocks = self.blocks.iter().zip(0..);
+        blocks.map(|(block, n)| block.published(addr + n * BLOCK)).collect()
+    }
+
     /// Returns the number of pages.
     pub(crate) fn pages(&self) -> usize {
         self.blocks.len() * PAGES
     }
 
-    /// Accesses each page of a range in order, once.
-    pub(crate) fn touch(&mut self, who: Processor, pages: Range<usize>, access: Access) {
+    /// Accesses each page of a range in order, once. `seen` is called whenever pages have moved.
+    pub(crate) fn touch(&mut self, who: Processor, pages: Range<usize>, access: Access, seen: &mut dyn FnMut(&Uvm)) {
         for page in self.bounces.expired(self.counters.ns) {
             self.blocks[page / PAGES].unpin(page % PAGES);
         }
         match who {
-            Processor::Cpu => self.touch_by_cpu(pages, access),
-            Processor::Gpu => self.touch_by_gpu(pages, access),
+            Processor::Cpu => self.touch_by_cpu(pages, access, seen),
+            Processor::Gpu => self.touch_by_gpu(pages, access, seen),
         }
     }
 
-    fn touch_by_cpu(&mut self, pages: Range<usize>, access: Access) {
+    fn touch_by_cpu(&mut self, pages: Range<usize>, access: Access, seen: &mut dyn FnMut(&Uvm)) {
         for page in pages {
             self.counters.ns += cost::CPU_PAGE;
             if !self.blocks[page / PAGES].reached(Processor::Cpu, page % PAGES, access) {
                 self.counters.cpu_faults += 1;
                 self.counters.ns += cost::CPU_FAULT;
                 self.serve(Processor::Cpu, page / PAGES, Mask::one(page % PAGES), access);
+                seen(self);
             }
         }
     }
 
     /// The GPU's faults come in batches, whose faults are served block by block.
-    fn touch_by_gpu(&mut self, pages: Range<usize>, access: Access) {
+    fn touch_by_gpu(&mut self, pages: Range<usize>, access: Access, seen: &mut dyn FnMut(&Uvm)) {
         let mut next = pages.start;
         while next < pages.end {
             let (mut batch, mut faults) = (Vec::<(usize, Mask)>::new(), 0);
@@ -157,6 +165,7 @@ impl Uvm {
             for (index, faulted) in batch {
                 self.serve(Processor::Gpu, index, faulted, access);
             }
+            seen(self);
         }
     }
 
@@ -214,6 +223,7 @@ impl Uvm {
             match self.bounces.bounce(index * PAGES + page, self.counters.ns) {
                 Verdict::Move => {}
                 Verdict::Nap => {
+                    self.blocks[index].thrashed = true;
                     self.counters.throttled += 1;
                     nap = true;
                 }
@@ -259,6 +269,7 @@ impl Uvm {
         }
         self.counters.invalidated += gone.without(copied).count() as u64;
         let bytes = copied.count() as u64 * PAGE;
+        self.blocks[index].moved(who, copied.runs(), bytes);
         self.counters.moved(Direction::to(who), cause, copied.runs(), bytes);
         self.counters.ns += cost::copy(bytes) + cost::zeroes(who, zeroed.count() as u64 * PAGE);
         self.free_if_empty(index);
@@ -278,6 +289,7 @@ impl Uvm {
         } else if self.lru.len() == self.capacity {
             let victim = self.lru.remove(0);
             let bytes = self.blocks[victim].evict().count() as u64 * PAGE;
+            self.blocks[victim].moved(Processor::Cpu, u64::from(bytes > 0), bytes);
             self.counters.evicted += 1;
             // A block whose pages all have a copy at the CPU is dropped without a copy.
             self.counters
@@ -287,8 +299,8 @@ impl Uvm {
         self.lru.push(index);
     }
 
-    /// Moves a range to a processor ahead of its use, as `cuMemPrefetchAsync` does.
-    pub(crate) fn prefetch(&mut self, to: Processor, pages: Range<usize>) {
+    /// Moves a range to a processor ahead of its use, as `cuMemPrefetchAsync` does. `seen` is called after each block.
+    pub(crate) fn prefetch(&mut self, to: Processor, pages: Range<usize>, seen: &mut dyn FnMut(&Uvm)) {
         for (index, pages) in in_blocks(pages) {
             let missing = pages.without(self.blocks[index].copies(to));
             let duplicate = self.blocks[index].policy.read_mostly;
@@ -296,6 +308,7 @@ impl Uvm {
             if to == Processor::Cpu {
                 self.blocks[index].map_to_cpu(pages);
             }
+            seen(self);
         }
     }
 

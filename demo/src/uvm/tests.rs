@@ -13,7 +13,7 @@ fn block(index: usize) -> Range<usize> {
 /// Makes memory of `blocks` blocks, all of which are at one processor.
 fn at(who: Processor, blocks: usize, capacity: usize) -> Uvm {
     let mut uvm = Uvm::new(blocks as u64 * BLOCK, capacity as u64 * BLOCK);
-    uvm.prefetch(who, 0..blocks * PAGES);
+    uvm.prefetch(who, 0..blocks * PAGES, &mut |_| {});
     uvm.counters = Counters::default();
     uvm
 }
@@ -22,7 +22,7 @@ fn at(who: Processor, blocks: usize, capacity: usize) -> Uvm {
 #[test]
 fn cpu_takes_six_faults_for_a_block_on_the_gpu() {
     let mut uvm = at(Processor::Gpu, 96, 96);
-    uvm.touch(Processor::Cpu, block(0), Access::Write);
+    uvm.touch(Processor::Cpu, block(0), Access::Write, &mut |_| {});
     let by = |uvm: &Uvm, cause| uvm.counters.moves(Direction::ToCpu, cause);
     assert_eq!(uvm.counters.cpu_faults, 6);
     assert_eq!(
@@ -34,7 +34,7 @@ fn cpu_takes_six_faults_for_a_block_on_the_gpu() {
         (by(&uvm, Cause::Prefetch).migrations, by(&uvm, Cause::Prefetch).bytes),
         (6, added.iter().sum())
     );
-    uvm.touch(Processor::Cpu, PAGES..96 * PAGES, Access::Read);
+    uvm.touch(Processor::Cpu, PAGES..96 * PAGES, Access::Read, &mut |_| {});
     assert_eq!(uvm.counters.cpu_faults, 576);
     assert_eq!(uvm.counters.bytes(Direction::ToCpu), 96 * BLOCK);
     assert_eq!(uvm.used(), 0);
@@ -44,7 +44,7 @@ fn cpu_takes_six_faults_for_a_block_on_the_gpu() {
 #[test]
 fn kernel_faults_on_every_page_of_a_block_in_two_batches() {
     let mut uvm = at(Processor::Cpu, 4, 4);
-    uvm.touch(Processor::Gpu, 0..4 * PAGES, Access::Write);
+    uvm.touch(Processor::Gpu, 0..4 * PAGES, Access::Write, &mut |_| {});
     assert_eq!((uvm.counters.gpu_faults, uvm.counters.batches), (4 * 512, 8));
     assert_eq!(uvm.counters.bytes(Direction::ToGpu), 4 * BLOCK);
     assert_eq!(uvm.counters.moves(Direction::ToGpu, Cause::Prefetch).bytes, 0);
@@ -54,15 +54,15 @@ fn kernel_faults_on_every_page_of_a_block_in_two_batches() {
 fn first_touch_and_prefetch_of_untouched_memory_move_nothing() {
     for who in [Processor::Cpu, Processor::Gpu] {
         let mut uvm = Uvm::new(3 * BLOCK, FREE);
-        uvm.touch(who, block(0), Access::Write);
-        uvm.prefetch(who, block(1));
+        uvm.touch(who, block(0), Access::Write, &mut |_| {});
+        uvm.prefetch(who, block(1), &mut |_| {});
         assert_eq!(
             [Direction::ToGpu, Direction::ToCpu].map(|to| uvm.counters.bytes(to)),
             [0, 0]
         );
         assert_eq!(uvm.residency(2 * PAGES), Residency::Nowhere);
         let faults = uvm.counters.cpu_faults + uvm.counters.gpu_faults;
-        uvm.touch(who, block(1), Access::Write);
+        uvm.touch(who, block(1), Access::Write, &mut |_| {});
         assert_eq!(uvm.counters.cpu_faults + uvm.counters.gpu_faults, faults);
     }
 }
@@ -70,10 +70,10 @@ fn first_touch_and_prefetch_of_untouched_memory_move_nothing() {
 #[test]
 fn evicted_block_is_mapped_again_by_one_fault() {
     let mut uvm = at(Processor::Cpu, 3, 2);
-    uvm.prefetch(Processor::Gpu, 0..3 * PAGES);
+    uvm.prefetch(Processor::Gpu, 0..3 * PAGES, &mut |_| {});
     assert_eq!(uvm.counters.moves(Direction::ToCpu, Cause::Eviction).bytes, BLOCK);
     assert_eq!(uvm.residency(0), Residency::Cpu);
-    uvm.touch(Processor::Cpu, block(0), Access::Read);
+    uvm.touch(Processor::Cpu, block(0), Access::Read, &mut |_| {});
     assert_eq!(
         (uvm.counters.cpu_faults, uvm.counters.bytes(Direction::ToCpu)),
         (1, BLOCK)
@@ -84,8 +84,8 @@ fn evicted_block_is_mapped_again_by_one_fault() {
 fn bouncing_page_is_throttled_then_pinned_then_free_again() {
     let mut uvm = at(Processor::Cpu, 1, 2);
     let round = |uvm: &mut Uvm| {
-        uvm.touch(Processor::Gpu, 0..1, Access::Write);
-        uvm.touch(Processor::Cpu, 0..1, Access::Write);
+        uvm.touch(Processor::Gpu, 0..1, Access::Write, &mut |_| {});
+        uvm.touch(Processor::Cpu, 0..1, Access::Write, &mut |_| {});
         uvm.counters
     };
     assert_eq!(round(&mut uvm).throttled, 0);
@@ -111,8 +111,8 @@ fn memory_preferred_at_the_cpu_stays_there() {
     let mut uvm = at(Processor::Cpu, 2, 2);
     uvm.advise(0..2 * PAGES, Advice::PreferCpu(true));
     for _ in 0..3 {
-        uvm.touch(Processor::Gpu, 0..2 * PAGES, Access::Write);
-        uvm.touch(Processor::Cpu, 0..2 * PAGES, Access::Write);
+        uvm.touch(Processor::Gpu, 0..2 * PAGES, Access::Write, &mut |_| {});
+        uvm.touch(Processor::Cpu, 0..2 * PAGES, Access::Write, &mut |_| {});
     }
     assert_eq!(
         [Direction::ToGpu, Direction::ToCpu].map(|to| uvm.counters.bytes(to)),
@@ -120,7 +120,7 @@ fn memory_preferred_at_the_cpu_stays_there() {
     );
     assert_eq!((uvm.counters.cpu_faults, uvm.counters.gpu_faults), (0, 2 * 256));
     // A prefetch call is stronger than advice.
-    uvm.prefetch(Processor::Gpu, block(0));
+    uvm.prefetch(Processor::Gpu, block(0), &mut |_| {});
     assert_eq!(uvm.residency(0), Residency::Gpu);
 }
 
@@ -128,11 +128,11 @@ fn memory_preferred_at_the_cpu_stays_there() {
 fn write_takes_the_other_copy_away_page_by_page() {
     let mut uvm = at(Processor::Cpu, 1, 2);
     uvm.advise(block(0), Advice::ReadMostly(true));
-    uvm.touch(Processor::Gpu, block(0), Access::Read);
-    uvm.touch(Processor::Cpu, block(0), Access::Read);
+    uvm.touch(Processor::Gpu, block(0), Access::Read, &mut |_| {});
+    uvm.touch(Processor::Cpu, block(0), Access::Read, &mut |_| {});
     assert_eq!((uvm.counters.duplicated, uvm.counters.cpu_faults), (512, 0));
     assert_eq!(uvm.residency(9), Residency::Both);
-    uvm.touch(Processor::Cpu, 9..10, Access::Write);
+    uvm.touch(Processor::Cpu, 9..10, Access::Write, &mut |_| {});
     assert_eq!((uvm.residency(8), uvm.residency(9)), (Residency::Both, Residency::Cpu));
     assert_eq!((uvm.counters.invalidated, uvm.counters.cpu_faults), (1, 1));
     uvm.advise(block(0), Advice::ReadMostly(false));
@@ -182,8 +182,8 @@ proptest! {
             let (before, old) = (everywhere(&uvm), uvm.counters);
             let there = |pages: Range<usize>| pages.start + index * PAGES..pages.end + index * PAGES;
             match op.clone() {
-                Op::Touch(who, pages, access) => uvm.touch(who, there(pages), access),
-                Op::Prefetch(to, pages) => uvm.prefetch(to, there(pages)),
+                Op::Touch(who, pages, access) => uvm.touch(who, there(pages), access, &mut |_| {}),
+                Op::Prefetch(to, pages) => uvm.prefetch(to, there(pages), &mut |_| {}),
                 Op::Advise(advice) => uvm.advise(block(index), advice),
             }
             if let Op::Advise(Advice::ReadMostly(on)) = op {
@@ -231,7 +231,7 @@ proptest! {
                 }
                 lru.push(index);
             }
-            uvm.touch(Processor::Gpu, block(index), Access::Write);
+            uvm.touch(Processor::Gpu, block(index), Access::Write, &mut |_| {});
             prop_assert_eq!(&uvm.lru, &lru);
         }
         prop_assert_eq!(uvm.counters.bytes(Direction::ToGpu), misses * BLOCK);

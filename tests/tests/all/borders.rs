@@ -264,7 +264,6 @@ fn unsafe_code_is_in_the_allowed_places_only() {
         "src/alloc/c/src/",
         "src/alloc/tests/",
         "demo/src/gpu.rs",
-        "demo/src/gpu/managed.rs",
         "src/probe/src/nvml/calls",
         "src/probe/src/process/users",
         "src/probe/src/uvm/sys.rs",

@@ -1,18 +1,25 @@
 //! What the demo runs on: managed memory of a GPU, or the model of one.
 
+use std::ops::Range;
 use std::time::Instant;
 
+use gpumem_alloc::device::Location;
+use gpumem_alloc::{Allocator, ManagedBuffer, Stream, scope};
+
+use super::screen::Screen;
 use crate::error::DemoError;
-use crate::gpu::{Kernels, Managed};
-use crate::pattern::Checked;
+use crate::gpu::Kernels;
+use crate::pattern::{Checked, pattern};
 use crate::protocol::Measure;
-use crate::uvm::{Access, Advice, Cause, Counters, Direction, PAGE, Processor, Uvm};
+use crate::uvm::{Access, Advice, BLOCK, Cause, Counters, Direction, PAGE, Processor, Uvm};
 
 /// Seed of the pattern that is written and checked on a real device.
 const SEED: u64 = 0x756e_6966_6965_6400;
 
 /// One allocation of managed memory, and the two processors that use it. All ranges begin at its start.
 pub(super) trait Machine {
+    /// Begins a topic.
+    fn begin(&mut self);
     /// Replaces the memory by new memory that nobody has touched.
     fn renew(&mut self) -> Result<(), DemoError>;
     /// Accesses each page of the first `bytes`, and waits.
@@ -42,7 +49,12 @@ pub(super) fn measure(
 }
 
 /// Measures what `run` does with the model.
-pub(super) fn measure_model(model: &mut Model, name: &str, bytes: u64, run: impl FnOnce(&mut Model)) -> Measure {
+pub(super) fn measure_model(
+    model: &mut Model<'_>,
+    name: &str,
+    bytes: u64,
+    run: impl FnOnce(&mut Model<'_>),
+) -> Measure {
     let (before, began) = (model.counters(), model.ns());
     run(model);
     between(name, bytes, before, model.counters(), model.ns() - began)
@@ -63,39 +75,91 @@ fn between(name: &str, bytes: u64, before: Option<Counters>, after: Option<Count
     }
 }
 
+/// Allocates the memory, in whole blocks.
+fn allocate(allocator: &Allocator, bytes: u64) -> Result<ManagedBuffer<u64>, DemoError> {
+    let _scope = scope("working set");
+    let words = (bytes.next_multiple_of(BLOCK) / 8) as usize;
+    let memory = allocator.alloc_managed(words);
+    memory.map_err(while_doing("allocating managed memory that moves on demand"))
+}
+
+fn while_doing(doing: &'static str) -> impl FnOnce(gpumem_alloc::Error) -> DemoError {
+    move |source| DemoError::Allocator { doing, source }
+}
+
+/// Gives the driver advice, which the channel shows.
+fn advise(memory: &mut ManagedBuffer<u64>, advice: Advice) -> Result<(), DemoError> {
+    let advised = match advice {
+        Advice::PreferCpu(on) => memory.set_preferred(on.then_some(Location::Cpu)),
+        Advice::ReadMostly(on) => memory.set_read_mostly(on),
+    };
+    advised.map_err(while_doing("advising on managed memory"))
+}
+
 /// The model.
-pub(super) struct Model {
+pub(super) struct Model<'a> {
     uvm: Uvm,
     bytes: u64,
     capacity: u64,
+    allocator: Allocator,
+    memory: ManagedBuffer<u64>,
+    screen: Screen<'a>,
 }
 
-impl Model {
-    pub(super) fn new(bytes: u64, capacity: u64) -> Model {
-        Model {
+impl<'a> Model<'a> {
+    /// Allocates memory of the simulated device. The model's GPU has room for `capacity` bytes of it.
+    pub(super) fn new(
+        allocator: &Allocator,
+        bytes: u64,
+        capacity: u64,
+        screen: Screen<'a>,
+    ) -> Result<Model<'a>, DemoError> {
+        let mut model = Model {
             uvm: Uvm::new(bytes, capacity),
             bytes,
             capacity,
-        }
+            allocator: allocator.clone(),
+            memory: allocate(allocator, bytes)?,
+            screen,
+        };
+        model.show();
+        Ok(model)
+    }
+
+    fn show(&mut self) {
+        self.screen.picture(&self.uvm, &self.memory);
     }
 
     /// Accesses pages of a part of the memory, from byte to byte.
-    pub(super) fn touch_part(&mut self, who: Processor, bytes: std::ops::Range<u64>, access: Access) {
-        let pages = (bytes.start / PAGE) as usize..bytes.end.div_ceil(PAGE) as usize;
-        self.uvm.touch(who, pages, access);
+    pub(super) fn touch_part(&mut self, who: Processor, bytes: Range<u64>, access: Access) {
+        let (screen, memory) = (&mut self.screen, &self.memory);
+        self.uvm
+            .touch(who, pages(bytes), access, &mut |uvm| screen.frame(uvm, memory));
+        self.show();
     }
 
     /// Gives advice on a part of the memory.
-    pub(super) fn advise_part(&mut self, bytes: std::ops::Range<u64>, advice: Advice) {
-        let pages = (bytes.start / PAGE) as usize..bytes.end.div_ceil(PAGE) as usize;
-        self.uvm.advise(pages, advice);
+    pub(super) fn advise_part(&mut self, bytes: Range<u64>, advice: Advice) {
+        self.uvm.advise(pages(bytes), advice);
+        self.show();
     }
 }
 
-impl Machine for Model {
+/// Returns the pages from byte to byte.
+fn pages(bytes: Range<u64>) -> Range<usize> {
+    (bytes.start / PAGE) as usize..bytes.end.div_ceil(PAGE) as usize
+}
+
+impl Machine for Model<'_> {
+    fn begin(&mut self) {
+        self.screen.begin();
+    }
+
     fn renew(&mut self) -> Result<(), DemoError> {
         // The clock and the counters start again, too: no measurement goes across this.
         self.uvm = Uvm::new(self.bytes, self.capacity);
+        self.memory = allocate(&self.allocator, self.bytes)?;
+        self.show();
         Ok(())
     }
 
@@ -105,12 +169,16 @@ impl Machine for Model {
     }
 
     fn prefetch(&mut self, to: Processor) -> Result<(), DemoError> {
-        self.uvm.prefetch(to, 0..self.uvm.pages());
+        let (screen, memory) = (&mut self.screen, &self.memory);
+        let all = 0..self.uvm.pages();
+        self.uvm.prefetch(to, all, &mut |uvm| screen.frame(uvm, memory));
+        self.show();
         Ok(())
     }
 
     fn advise(&mut self, advice: Advice) -> Result<(), DemoError> {
-        self.uvm.advise(0..self.uvm.pages(), advice);
+        advise(&mut self.memory, advice)?;
+        self.advise_part(0..self.bytes, advice);
         Ok(())
     }
 
@@ -128,28 +196,37 @@ impl Machine for Model {
 }
 
 /// A GPU.
-pub(super) struct Real {
-    // Freed before the kernels, whose context it uses.
-    memory: Option<Managed>,
+pub(super) struct Real<'a> {
+    // Freed before the kernels, which may still run on it.
+    memory: Option<ManagedBuffer<u64>>,
     kernels: Kernels,
+    allocator: Allocator,
     bytes: u64,
     began: Instant,
     checked: Checked,
+    screen: Screen<'a>,
 }
 
-impl Real {
-    pub(super) fn new(kernels: Kernels, bytes: u64) -> Result<Real, DemoError> {
+impl<'a> Real<'a> {
+    pub(super) fn new(
+        kernels: Kernels,
+        allocator: &Allocator,
+        bytes: u64,
+        screen: Screen<'a>,
+    ) -> Result<Real<'a>, DemoError> {
         Ok(Real {
-            memory: Some(Managed::new(&kernels, bytes)?),
+            memory: Some(allocate(allocator, bytes)?),
             kernels,
+            allocator: allocator.clone(),
             bytes,
             began: Instant::now(),
             checked: Checked::default(),
+            screen,
         })
     }
 
     /// Returns the memory, which is gone only if replacing it failed. Then it is tried again.
-    fn memory(&mut self) -> Result<&mut Managed, DemoError> {
+    fn memory(&mut self) -> Result<&mut ManagedBuffer<u64>, DemoError> {
         if self.memory.is_none() {
             self.renew()?;
         }
@@ -159,47 +236,85 @@ impl Real {
     }
 }
 
-impl Machine for Real {
+/// Accesses one word of each page on the CPU: writes what its pattern has there, or counts words that differ from it.
+fn touch_by_cpu(memory: &mut ManagedBuffer<u64>, bytes: u64, access: Access) -> Result<Checked, DemoError> {
+    let words = memory
+        .host()
+        .map_err(while_doing("waiting before the CPU uses managed memory"))?;
+    let mut checked = Checked::default();
+    let words_used = words.len().min((bytes / 8) as usize);
+    for (word, index) in words[..words_used].iter_mut().zip(0u64..).step_by((PAGE / 8) as usize) {
+        let expected = pattern(SEED, index);
+        match access {
+            Access::Write => *word = expected,
+            Access::Read => {
+                checked.words += 1;
+                if *word != expected {
+                    checked.mismatches += 1;
+                    checked.first.get_or_insert(index);
+                }
+            }
+        }
+    }
+    Ok(checked)
+}
+
+impl Machine for Real<'_> {
+    fn begin(&mut self) {
+        self.screen.begin();
+    }
+
     fn renew(&mut self) -> Result<(), DemoError> {
         // The old memory goes first, so that there are never two.
         self.memory = None;
-        self.memory = Some(Managed::new(&self.kernels, self.bytes)?);
+        self.memory = Some(allocate(&self.allocator, self.bytes)?);
         Ok(())
     }
 
     fn touch(&mut self, who: Processor, bytes: u64, access: Access) -> Result<(), DemoError> {
-        let mut memory = match self.memory.take() {
-            Some(memory) => memory,
-            None => Managed::new(&self.kernels, self.bytes)?,
+        if self.memory.is_none() {
+            self.renew()?;
+        }
+        let Real {
+            memory: Some(memory),
+            kernels,
+            ..
+        } = self
+        else {
+            return Ok(());
         };
         let checked = match (who, access) {
-            (Processor::Cpu, access) => memory.touch(bytes, access == Access::Write, SEED),
-            (Processor::Gpu, Access::Read) => self.kernels.check_managed(&mut memory, bytes, SEED),
+            (Processor::Cpu, access) => touch_by_cpu(memory, bytes, access)?,
+            (Processor::Gpu, Access::Read) => kernels.check_managed(memory, bytes, SEED)?,
             (Processor::Gpu, Access::Write) => {
-                let filled = self.kernels.fill_managed(&mut memory, bytes, SEED);
-                filled.map(|()| Checked::default())
+                kernels.fill_managed(memory, bytes, SEED)?;
+                Checked::default()
             }
         };
-        self.memory = Some(memory);
-        self.checked = self.checked.and(checked?);
+        self.checked = self.checked.and(checked);
+        self.screen.rest_after(bytes);
         Ok(())
     }
 
     fn prefetch(&mut self, to: Processor) -> Result<(), DemoError> {
-        Ok(self.memory()?.prefetch(to == Processor::Gpu)?)
-    }
-
-    fn advise(&mut self, advice: Advice) -> Result<(), DemoError> {
-        let memory = self.memory()?;
-        match advice {
-            Advice::PreferCpu(on) => memory.prefer_cpu(on)?,
-            Advice::ReadMostly(on) => memory.read_mostly(on)?,
-        }
+        let place = match to {
+            Processor::Cpu => Location::Cpu,
+            Processor::Gpu => Location::Device,
+        };
+        let moved = self.memory()?.prefetch(place, Stream::DEFAULT);
+        moved.map_err(while_doing("prefetching managed memory"))?;
+        self.kernels.synchronize()?;
+        self.screen.rest_after(self.bytes);
         Ok(())
     }
 
+    fn advise(&mut self, advice: Advice) -> Result<(), DemoError> {
+        advise(self.memory()?, advice)
+    }
+
     fn ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        let worked = self.began.elapsed().saturating_sub(self.screen.rested());
+        u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn counters(&self) -> Option<Counters> {
