@@ -131,12 +131,15 @@ impl Demo for Unified {
             stage.done(step)?;
             stage.advance()?;
         }
+        ask(stage, &text::DOES_NOT_FIT, bytes)?;
         let checked = machine.checked();
         drop(machine);
-        ask(stage, &text::DOES_NOT_FIT, bytes)?;
         let mut fix = None;
+        // The memory lives until its last step was looked at.
+        let mut _shown = None;
         if simulated {
-            fix = Some(does_not_fit(stage, bytes, self.fix)?);
+            let (chosen, model) = does_not_fit(stage, bytes, self.fix)?;
+            (fix, _shown) = (Some(chosen), Some(model));
         } else {
             stage.done(text::not_on_a_gpu())?;
         }
@@ -159,7 +162,8 @@ fn screen<'a>(stage: &Stage<'a>) -> Screen<'a> {
 
 /// Asks a question, and waits until the answer is wanted.
 fn ask(stage: &mut Stage<'_>, question: &Question, bytes: u64) -> Result<(), Stop> {
-    stage.done(question.step(bytes))?;
+    let slow_motion = (stage.lab.simulated() && stage.args.steer).then_some(screen::SLOW_MOTION);
+    stage.done(question.step(bytes, slow_motion))?;
     stage.advance()?;
     stage.lab.mark(question.id);
     Ok(())
@@ -353,16 +357,17 @@ fn model_at_cpu<'a>(stage: &Stage<'a>, bytes: u64, room: u64) -> Result<Model<'a
     Ok(model)
 }
 
-/// Runs the topic that only the model has, up to the chosen fix.
-fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Result<UnifiedFix, Stop> {
+/// Runs the topic that only the model has, up to the chosen fix. Returns that, and the memory as it left it.
+fn does_not_fit<'a>(stage: &mut Stage<'a>, bytes: u64, default: UnifiedFix) -> Result<(UnifiedFix, Model<'a>), Stop> {
     let room = bytes / 5 * 4 / BLOCK * BLOCK;
-    let passes = |name: &str, mut model: Model<'_>| {
-        measure(&mut model, name, PASSES * bytes, |m| {
+    let passes = |name: &str, model: &mut Model<'_>| {
+        measure(model, name, PASSES * bytes, |m| {
             (0..PASSES).try_for_each(|_| m.touch(Gpu, bytes, Write))
         })
     };
-    let fits = passes("it fits, 4 passes", model_at_cpu(stage, bytes, bytes)?)?;
-    let thrashes = passes("it does not fit, 4 passes", model_at_cpu(stage, bytes, room)?)?;
+    let fits = passes("it fits, 4 passes", &mut model_at_cpu(stage, bytes, bytes)?)?;
+    let mut model = model_at_cpu(stage, bytes, room)?;
+    let thrashes = passes("it does not fit, 4 passes", &mut model)?;
     let choices = UnifiedFix::ALL.map(|fix| Choice {
         name: fix.name().into(),
         title: fix.title().into(),
@@ -388,6 +393,8 @@ fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Resul
     })?;
     let fix = stage.choose(default)?;
     stage.lab.mark(fix.name());
+    // The old memory goes first.
+    drop(model);
     let mut model = model_at_cpu(stage, bytes, room)?;
     let half = bytes / 2 / BLOCK * BLOCK;
     // The parts of which each has all its passes before the next one's turn.
@@ -417,7 +424,7 @@ fn does_not_fit(stage: &mut Stage<'_>, bytes: u64, default: UnifiedFix) -> Resul
         "",
         vec![thrashes, fixed],
     ))?;
-    Ok(fix)
+    Ok((fix, model))
 }
 
 /// Measures all passes over one part, then over the next.

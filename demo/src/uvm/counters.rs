@@ -58,6 +58,8 @@ pub(crate) struct Counters {
     pub(crate) duplicated: u64,
     /// Copies that were dropped because the page was written.
     pub(crate) invalidated: u64,
+    /// Pages that were found to be thrashing.
+    pub(crate) thrashing: u64,
     /// Times that a processor was held up because a page bounced.
     pub(crate) throttled: u64,
     /// Pages of the host's memory that were mapped into the GPU.
@@ -93,6 +95,7 @@ impl Counters {
             to_cpu: of(Direction::ToCpu),
             cpu_faults: self.cpu_faults,
             gpu_faults: self.gpu_faults,
+            thrashing: self.thrashing,
             throttled: self.throttled,
             remote: self.remote,
         }

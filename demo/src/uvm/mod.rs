@@ -231,6 +231,7 @@ impl Uvm {
                 Verdict::Pin => pinned.set(page),
             }
         }
+        self.counters.thrashing = self.bounces.thrashing();
         if nap {
             self.counters.ns += cost::NAP;
         }

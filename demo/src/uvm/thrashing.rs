@@ -40,6 +40,8 @@ pub(super) struct Bounces {
     pages: HashMap<usize, Recent>,
     /// Pages that may be pinned. Mostly there are none.
     pinned: Vec<usize>,
+    /// Pages that were found to be thrashing so far, each as often as it was.
+    thrashing: u64,
 }
 
 impl Bounces {
@@ -57,6 +59,7 @@ impl Bounces {
         if recent.bounces < THRESHOLD {
             return Verdict::Move;
         }
+        self.thrashing += u64::from(recent.bounces == THRESHOLD);
         if recent.naps < NAPS {
             recent.naps += 1;
             // The time of a nap is not a pause between two moves.
@@ -66,6 +69,11 @@ impl Bounces {
         recent.pinned_until = Some(now + PIN);
         self.pinned.push(page);
         Verdict::Pin
+    }
+
+    /// Returns how often a page was found to be thrashing.
+    pub(super) fn thrashing(&self) -> u64 {
+        self.thrashing
     }
 
     /// Returns the pages whose pin ended, and forgets their moves.

@@ -8,7 +8,7 @@ use crate::control::Control;
 use crate::uvm::{BLOCK, Uvm};
 
 /// Seconds that a second of the model takes while somebody watches.
-const SLOW_MOTION: u64 = 16;
+pub(super) const SLOW_MOTION: u64 = 16;
 /// The least time between two pictures.
 const FRAME: Duration = Duration::from_millis(40);
 /// How long a GPU rests after each access of much memory, so that a dashboard sees where that has gone.

@@ -14,13 +14,16 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Returns the step that asks.
-    pub(super) fn step(&self, bytes: u64) -> Step {
+    /// Returns the step that asks. `slow_motion` is how much slower than modelled the answer will be shown, if it is.
+    pub(super) fn step(&self, bytes: u64, slow_motion: Option<u64>) -> Step {
+        let slow_motion = slow_motion.map_or_else(String::new, |times| {
+            format!(" The map plays it {times} times slower than modelled.")
+        });
         Step {
             id: format!("{}-question", self.id),
             title: format!("Guess: {}", self.title),
             detail: format!(
-                "{} The next step has the answer.",
+                "{} The next step has the answer.{slow_motion}",
                 self.detail.replace("SIZE", &bytes_to_pib(bytes))
             ),
             ..Step::default()

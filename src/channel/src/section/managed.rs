@@ -126,7 +126,9 @@ pub struct ManagedCounters {
     pub cpu_faults: u64,
     /// Entries of the GPU's fault buffer.
     pub gpu_faults: u64,
-    /// How often a processor was held up because pages moved back and forth.
+    /// Pages that moved back and forth so often that the driver noticed.
+    pub thrashing: u64,
+    /// How often a processor was held up because of that.
     pub throttled: u64,
     /// Pages that were mapped for the GPU and stay in the host's memory.
     pub remote: u64,
@@ -244,6 +246,7 @@ fn encode_figures(figures: &ManagedFigures) -> [u64; FIGURES_WORDS - 1] {
         for (to, moves) in w[7..23].chunks_exact_mut(2).zip(moves) {
             to.copy_from_slice(&[moves.count, moves.bytes]);
         }
+        w[23] = counters.thrashing;
     }
     w
 }
@@ -263,6 +266,7 @@ fn decode_figures(w: &[u64; FIGURES_WORDS - 1]) -> ManagedFigures {
             to_cpu: moves(15),
             cpu_faults: w[3],
             gpu_faults: w[4],
+            thrashing: w[23],
             throttled: w[5],
             remote: w[6],
         }),
@@ -380,13 +384,14 @@ mod tests {
                 to_cpu: [5, 6, 7, 8].map(moves),
                 cpu_faults: 20,
                 gpu_faults: 21,
+                thrashing: 24,
                 throttled: 22,
                 remote: 23,
             }),
         };
         let words = encode_figures(&figures);
         assert_eq!(words[..11], [1, 2, 1, 20, 21, 22, 23, 1, 100, 2, 200]);
-        assert_eq!(words[21..], [8, 800, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(words[21..], [8, 800, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(decode_figures(&words), figures);
         let unknown = ManagedFigures {
             counters: None,

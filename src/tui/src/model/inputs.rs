@@ -152,6 +152,8 @@ pub(crate) struct Request {
     pub listed: Vec<u32>,
     /// Pids that publish.
     pub publishers: Vec<u32>,
+    /// A program that was just started and publishes, but has not been seen so far.
+    pub expected: Option<u32>,
     /// What is wanted of managed memory.
     pub managed: ManagedRequest,
 }
@@ -164,6 +166,7 @@ impl Request {
             blocks_of,
             listed: gpus.flat_map(Gpu::all_processes).map(|process| process.pid).collect(),
             publishers: inputs.channels.channels.iter().filter_map(|c| c.pid).collect(),
+            expected: None,
             managed: ManagedRequest::default(),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpumem_probe::{BLOCK, BlockMoves, Counters, Events, PAGE, PARTS, Resident, Target, UvmPolicy};
 
+use super::managed_published::{PublishedManaged, PublishedRange};
 use super::map_layout::Extents;
 use super::views::View;
 use super::{Model, Nanos, SECOND};
@@ -26,6 +27,8 @@ pub(crate) enum Tracking {
 pub(crate) struct ManagedRequest {
     /// Every process that may have managed memory.
     pub processes: Vec<Target>,
+    /// Whether the pages of a simulated device are shown, which its channel has.
+    pub simulated: bool,
     /// The process whose pages are shown one by one.
     pub shown: Option<Target>,
     /// The processes whose counters are wanted.
@@ -398,7 +401,9 @@ fn between((then, old): (Nanos, Counters), (now, new): (Nanos, Counters)) -> Rat
 pub(crate) struct ManagedWorld {
     /// The newest sample.
     pub sample: ManagedSample,
-    /// The past of counters that are attached.
+    /// What processes publish of their managed memory.
+    pub published: BTreeMap<Target, PublishedManaged>,
+    /// The past of counters that are attached, and of simulated devices.
     pub past: BTreeMap<Target, CounterHistory>,
 }
 
@@ -407,8 +412,9 @@ impl ManagedWorld {
     /// burst of migrations began, with its bytes.
     pub(crate) fn take(&mut self, at: Nanos, sample: ManagedSample) -> Vec<(Target, u64)> {
         let mut began = Vec::new();
+        let published = &self.published;
         self.past.retain(|target, _| {
-            let process = sample.processes.get(target);
+            let process = sample.processes.get(target).or_else(|| simulated(published, target));
             process.is_some_and(|process| matches!(process.counting, Counting::On(_)))
         });
         for (target, process) in &sample.processes {
@@ -421,27 +427,84 @@ impl ManagedWorld {
         began
     }
 
+    /// Takes what processes publish now. Counters of simulated devices are continued.
+    pub(crate) fn publish(&mut self, at: Nanos, published: BTreeMap<Target, PublishedManaged>) {
+        for (target, its) in &published {
+            if let Some((process, _)) = &its.simulated
+                && let Counting::On(counters) = process.counting
+            {
+                // A burst of a model is no news on the timeline: its demo marks its steps there.
+                let _ = self.past.entry(*target).or_default().push(at, counters);
+            }
+        }
+        let gone = |target: &Target| self.is_simulated(*target) && !published.contains_key(target);
+        let gone: Vec<Target> = self.published.keys().copied().filter(gone).collect();
+        self.past.retain(|target, _| !gone.contains(target));
+        self.published = published;
+    }
+
+    /// Checks whether the memory of a process is known only because its device is simulated.
+    pub(crate) fn is_simulated(&self, target: Target) -> bool {
+        !self.sample.processes.contains_key(&target) && simulated(&self.published, &target).is_some()
+    }
+
+    /// The managed memory of a process: as it was observed, or as its simulated device has it.
+    pub(crate) fn process(&self, target: Target) -> Option<&ManagedProcess> {
+        let observed = self.sample.processes.get(&target);
+        observed.or_else(|| simulated(&self.published, &target))
+    }
+
+    /// All processes whose managed memory was looked at, and those of simulated devices.
+    fn processes(&self) -> impl Iterator<Item = (&Target, &ManagedProcess)> {
+        let observed = &self.sample.processes;
+        let simulated = self.published.iter().filter_map(|(target, its)| {
+            let (process, _) = its.simulated.as_ref()?;
+            (!observed.contains_key(target)).then_some((target, process))
+        });
+        observed.iter().chain(simulated)
+    }
+
     /// The processes that have managed memory.
     pub(crate) fn with_memory(&self) -> impl Iterator<Item = (&Target, &ManagedProcess, ManagedSums)> {
-        let all = self.sample.processes.iter();
-        all.filter_map(|(target, process)| {
+        self.processes().filter_map(|(target, process)| {
             let sums = *process.sums.as_ref().ok()?;
             (sums.bytes > 0).then_some((target, process, sums))
         })
     }
 
-    /// The process of a pid, if it was looked at.
+    /// The process of a pid, if it was looked at or publishes.
     pub(crate) fn of_pid(&self, pid: u32) -> Option<(&Target, &ManagedProcess)> {
         let from = Target { pid, start_time: 0 };
-        let first = self.sample.processes.range(from..).next();
-        first.filter(|(target, _)| target.pid == pid)
+        let observed = self.sample.processes.range(from..).next();
+        let observed = observed.filter(|(target, _)| target.pid == pid);
+        observed.or_else(|| {
+            let published = self.published.range(from..).next();
+            let (target, its) = published.filter(|(target, _)| target.pid == pid)?;
+            Some((target, &its.simulated.as_ref()?.0))
+        })
     }
 
     /// The causes that are known of a process.
     pub(crate) fn causes_of(&self, target: Target) -> Option<&Causes> {
+        if self.is_simulated(target) {
+            let (_, causes) = self.published.get(&target)?.simulated.as_ref()?;
+            return Some(causes);
+        }
         let (of, causes) = self.sample.causes.as_ref()?;
         (*of == target).then_some(causes)
     }
+
+    /// The published range of a process that contains an address.
+    pub(crate) fn published_range(&self, pid: u32, addr: u64) -> Option<&PublishedRange> {
+        let from = Target { pid, start_time: 0 };
+        let mut its = self.published.range(from..).take_while(|(target, _)| target.pid == pid);
+        its.find_map(|(_, published)| published.range_of(addr))
+    }
+}
+
+fn simulated<'a>(published: &'a BTreeMap<Target, PublishedManaged>, target: &Target) -> Option<&'a ManagedProcess> {
+    let (process, _) = published.get(target)?.simulated.as_ref()?;
+    Some(process)
 }
 
 impl Model {
@@ -451,6 +514,13 @@ impl Model {
             return None;
         }
         let (target, process) = self.world().managed.of_pid(self.selected_process()?.pid)?;
+        let sums = process.sums.as_ref().ok()?;
+        (sums.bytes > 0).then_some(*target)
+    }
+
+    /// Returns the running demo as a process with managed memory, if it is one.
+    pub(crate) fn managed_demo(&self) -> Option<Target> {
+        let (target, process) = self.world().managed.of_pid(self.demo.as_ref()?.pid?)?;
         let sums = process.sums.as_ref().ok()?;
         (sums.bytes > 0).then_some(*target)
     }
@@ -470,16 +540,27 @@ impl Model {
             .collect();
         processes.sort_unstable();
         processes.dedup();
-        let managed = || world.managed.with_memory().map(|(target, ..)| *target).collect();
+        let observed = |target: &Target| !world.managed.is_simulated(*target);
+        let managed = || {
+            let with_memory = world.managed.with_memory().map(|(target, ..)| *target);
+            with_memory.filter(observed).collect()
+        };
         let open = self.ui.view == View::Unified;
-        let shown = self.managed_selected().filter(|_| open);
-        let counted = match (self.setup.tracking, open, shown) {
+        // The Demo view draws the map of its demo.
+        let on_screen = match self.ui.view {
+            View::Unified => self.managed_selected(),
+            View::Demo => self.managed_demo(),
+            _ => None,
+        };
+        let shown = on_screen.filter(observed);
+        let counted = match (self.setup.tracking, open, on_screen) {
             (Tracking::Always, ..) | (Tracking::Shown, true, None) => managed(),
-            (Tracking::Shown, true, Some(target)) => vec![target],
+            (Tracking::Shown, true, Some(_)) => shown.into_iter().collect(),
             (Tracking::Shown, false, _) | (Tracking::Never, ..) => Vec::new(),
         };
         ManagedRequest {
             processes,
+            simulated: on_screen.is_some() && shown.is_none(),
             shown,
             counted,
             is_shown: open,

@@ -14,6 +14,7 @@ mod inputs;
 mod key;
 mod keymap;
 mod managed;
+mod managed_published;
 mod map_layout;
 mod mapped;
 mod partition;
@@ -39,6 +40,7 @@ pub(crate) use managed::{
     Causes, CounterHistory, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums,
     ManagedWorld, Origin, Pages, Places, Rates, Tracking,
 };
+pub(crate) use managed_published::{PublishedManaged, PublishedRange};
 pub(crate) use map_layout::{Extents, MapLayout, Strip};
 pub(crate) use mapped::mapped;
 pub(crate) use partition::{Basis, Partition};
@@ -197,9 +199,21 @@ impl Model {
     /// Returns the request to the sources that follows from the current state.
     pub(crate) fn request(&self) -> Request {
         Request {
+            expected: self.expected(),
             managed: self.managed_request(),
             ..Request::of(&self.inputs, self.selected_channel())
         }
+    }
+
+    /// Returns the demo that runs and publishes, until its channel is seen.
+    fn expected(&self) -> Option<u32> {
+        let demo = self
+            .demo
+            .as_ref()
+            .filter(|demo| demo.running() && demo.unpublished.is_none())?;
+        let pid = demo.pid.filter(|_| demo.current().is_some())?;
+        let channels = &self.inputs.channels.channels;
+        (!channels.iter().any(|channel| channel.pid == Some(pid))).then_some(pid)
     }
 
     /// Returns the position of the selected process in [`Model::listed`].

@@ -26,6 +26,12 @@ const GLANCES: u32 = 5;
 /// Least time between two glances.
 const MIN_GLANCE: Duration = Duration::from_millis(200);
 
+/// Time between samples while a view shows the pages of a simulated device, which move as fast as one can follow, or while a program
+/// that was just started is looked for.
+const OFTEN: Duration = Duration::from_millis(100);
+/// The most scans for one program that was just started.
+const AWAITED: u32 = 50;
+
 /// How often the open files of programs without a known channel are searched for a removed one.
 const SEARCH: Duration = Duration::from_secs(30);
 
@@ -59,6 +65,8 @@ pub(super) struct Channels {
     /// What the last scan did not reach.
     unreached: Option<Problem>,
     scanned: Option<Instant>,
+    /// The program that was looked for last before a scan was due, and how often.
+    awaited: (u32, u32),
     translator: PidTranslator,
     users: Users,
 }
@@ -79,14 +87,20 @@ impl Source for Channels {
         }
     }
 
-    fn wait(&mut self, pace: Duration, _: &Requests) -> bool {
+    fn wait(&mut self, pace: Duration, requests: &Requests) -> bool {
+        let awaited = self.awaited;
+        let often = |request: &Request| request.managed.simulated || may_await(awaited, request.expected);
+        if often(&requests.newest()) {
+            sleep_until_tick(pace.min(OFTEN));
+            return true;
+        }
         let glance = (pace / GLANCES).max(MIN_GLANCE);
         // Without new events there is nothing to see between samples.
         while self.busy && tick_after(glance) < tick_after(pace) {
             sleep_until_tick(glance);
             self.glance();
         }
-        sleep_until_tick(pace);
+        requests.sleep_unless(pace, often);
         true
     }
 
@@ -120,9 +134,10 @@ struct Refused {
 impl Channels {
     /// Reads all channels, and scans for new ones first when that is due.
     fn pass(&mut self, request: &Request) -> ChannelSample {
-        let scan = self
+        let due = self
             .scanned
             .is_none_or(|at| at.elapsed() >= Duration::from_nanos(DISCOVER));
+        let scan = due || self.awaits(request.expected);
         if scan {
             self.scan();
             self.scanned = Some(Instant::now());
@@ -151,6 +166,18 @@ impl Channels {
         sample.problems.extend(self.removed(&sample.channels));
         sample.left_out = self.left_out();
         sample
+    }
+
+    /// Checks whether to look for a program that was just started, and counts it.
+    fn awaits(&mut self, expected: Option<u32>) -> bool {
+        let Some(pid) = expected.filter(|_| may_await(self.awaited, expected)) else {
+            return false;
+        };
+        self.awaited = match self.awaited {
+            (last, times) if last == pid => (pid, times + 1),
+            _ => (pid, 1),
+        };
+        true
     }
 
     /// Notes whether the live channels have new events.
@@ -325,6 +352,11 @@ impl Channels {
         }
         left_out
     }
+}
+
+/// Checks whether to look for a program that was just started. `awaited` says for which one that was done last, and how often.
+fn may_await(awaited: (u32, u32), expected: Option<u32>) -> bool {
+    expected.is_some_and(|pid| awaited.0 != pid || awaited.1 < AWAITED)
 }
 
 /// Returns the problem of a scan that did not reach every channel: `left_out` were found and could not be kept open, and after

@@ -143,6 +143,11 @@ impl Source for Managed {
     fn wait(&mut self, pace: Duration, requests: &Requests) -> bool {
         let unlike = |asked: &ManagedRequest, request: &Request| request.managed != *asked;
         if self.asked.counted.is_empty() && self.asked.causes.is_none() {
+            let pace = if self.asked.shown.is_some() {
+                COUNTED.min(pace)
+            } else {
+                pace
+            };
             requests.sleep_unless(pace, |request| unlike(&self.asked, request));
             return true;
         }

@@ -24,6 +24,9 @@ pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     let inputs = &model.inputs;
     let mut world = World::of(inputs);
     world.managed = std::mem::take(&mut model.live.managed);
+    if fresh == SourceId::Channels {
+        managed::publish(&mut world.managed, inputs.times.of(fresh).unwrap_or(0), inputs);
+    }
     world.devices = devices(inputs, &mut model.live.devices);
     if let Some(only) = &model.setup.only {
         world.devices.retain(|d| only.matches(d));

@@ -1,13 +1,14 @@
 //! Managed memory: keeps its samples, and joins it to processes and devices.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
+use gpumem_channel::{DeviceKind, Life};
 use gpumem_probe::{Reading, Target};
 
 use crate::event::Effect;
 use crate::model::{
     Device, Inputs, ManagedSample, ManagedSums, ManagedWorld, Mark, MarkKind, Model, Nanos, Process, ProcessId,
-    SourceId, View,
+    PublishedManaged, SourceId, View,
 };
 
 use super::devices::{Told, told};
@@ -64,10 +65,30 @@ fn mark(model: &mut Model, at: Nanos, began: Vec<(Target, u64)>) {
     }
 }
 
+/// Collects what processes publish of their managed memory.
+pub(super) fn publish(managed: &mut ManagedWorld, at: Nanos, inputs: &Inputs) {
+    let mut published: BTreeMap<Target, PublishedManaged> = BTreeMap::new();
+    for channel in &inputs.channels.channels {
+        let snapshot = &channel.snapshot;
+        let Some(pid) = channel.pid.filter(|_| snapshot.life == Life::Alive) else {
+            continue;
+        };
+        let simulated = snapshot
+            .devices
+            .first()
+            .is_some_and(|map| map.device.kind == DeviceKind::Simulated);
+        if let Some(its) = PublishedManaged::of(snapshot, simulated) {
+            let start_time = snapshot.identity.start_time;
+            published.entry(Target { pid, start_time }).or_default().add(its);
+        }
+    }
+    managed.publish(at, published);
+}
+
 /// Notes each process's managed memory in its first row: which device it is on is not known.
 pub(super) fn join(processes: &mut [Process], managed: &ManagedWorld) {
     let mut noted = HashSet::new();
-    for process in processes.iter_mut().filter(|p| p.state.alive() && !p.simulated) {
+    for process in processes.iter_mut().filter(|p| p.state.alive()) {
         if let Some((_, found)) = managed.of_pid(process.pid) {
             process.managed = match &found.sums {
                 _ if !noted.insert(process.pid) => {

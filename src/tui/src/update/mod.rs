@@ -146,11 +146,21 @@ fn derive(model: &mut Model, fresh: SourceId, look: &Look) -> Vec<Effect> {
     if !model.paused() {
         relist(model);
         effects.extend(report_lost_selection(model, &before, selected));
-        if !look.holds(&before, model) {
+        if !look.holds(&before, model) || (fresh == SourceId::Channels && shows_model(model)) {
             effects.push(Effect::DrawSoon);
         }
     }
     effects
+}
+
+/// Checks whether the open view shows pages of a simulated device.
+fn shows_model(model: &Model) -> bool {
+    let target = match model.ui.view {
+        View::Unified => model.managed_selected(),
+        View::Demo => model.managed_demo(),
+        _ => None,
+    };
+    target.is_some_and(|target| model.live.managed.is_simulated(target))
 }
 
 /// Shows a message if another process is selected because the selected one is gone.

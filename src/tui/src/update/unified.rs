@@ -107,6 +107,9 @@ fn toggle_causes(model: &mut Model, shown: Option<Target>) -> Vec<Effect> {
     let Some(target) = shown else {
         return toast(model, Severity::Info, "choose a process first: Enter");
     };
+    if model.world().managed.is_simulated(target) {
+        return toast(model, Severity::Info, "a simulated device tells causes by itself");
+    }
     if model.setup.tracking == Tracking::Never {
         return toast(model, Severity::Info, "--uvm off: nothing is attached to processes");
     }
@@ -121,7 +124,7 @@ fn toggle_causes(model: &mut Model, shown: Option<Target>) -> Vec<Effect> {
 /// Moves the cursor by cells and lines of what was drawn.
 fn move_cursor(model: &mut Model, target: Target, step: Move) {
     let world = model.world();
-    let process = world.managed.sample.processes.get(&target);
+    let process = world.managed.process(target);
     let Some(pages) = process.and_then(|process| process.pages.as_ref()) else {
         return;
     };

@@ -11,6 +11,7 @@ use crate::model::{DISCOVER, Demo, DemoPhase, Model, Process, Target};
 use crate::view::layout::{clip, split_bottom, split_left, split_top};
 use crate::view::panel::Panel;
 use crate::view::theme::Ink;
+use crate::view::unified;
 use crate::view::widgets::{BlockMapState, BlockMapWidget, HistoryGraph, LOOKS, LookCounts, ink_of, sign};
 use crate::view::{Screen, badge, history};
 use crate::wrap::{width, wrap, wrap_to};
@@ -138,6 +139,9 @@ fn memory_panel(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     };
     let inside = screen.panel(area, "Its memory", note);
     screen.labelled |= demo.simulated && inside != area && area.width >= 28;
+    if let Some(target) = model.managed_demo() {
+        return unified::pages(screen, inside, target);
+    }
     let dim = screen.theme.ink(Ink::Dim);
     let map = model
         .map

@@ -11,18 +11,23 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
-use crate::model::{Causes, Counting, ManagedProcess, ManagedSums, Places, SourceId, Target, Tracking};
+use crate::model::{
+    Causes, Counting, ManagedProcess, ManagedSums, Places, PublishedRange, SourceId, Target, Tracking, View,
+};
 use crate::view::Screen;
 use crate::view::layout::clip;
 use crate::view::theme::Ink;
 use crate::view::widgets::{PLACES, ResidencyMap, ResidencyState, place_sign};
+
+/// Shown until a process's pages were looked at for the first time.
+const BEING_READ: &str = "Its pages are being read.";
 
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
     let managed = &model.world().managed;
     let shown = model.managed_selected();
-    let found = shown.and_then(|target| Some((target, managed.sample.processes.get(&target)?)));
+    let found = shown.and_then(|target| Some((target, managed.process(target)?)));
     match found {
         Some((target, process)) => {
             if let Ok(sums) = process.sums {
@@ -35,7 +40,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 
 /// Draws one process: its traffic, its map, why it moves, and the policy in force.
 fn one(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &ManagedProcess, sums: ManagedSums) {
-    let causes = screen.model.world().managed.causes_of(target);
+    let managed = &screen.model.world().managed;
+    let (causes, simulated) = (managed.causes_of(target), managed.is_simulated(target));
     let cause_lines = causes.map_or(0, |causes| causes::height(causes, area.height));
     let counted = matches!(process.counting, Counting::On(_));
     let traffic_lines = match area.height {
@@ -58,9 +64,9 @@ fn one(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &Man
     traffic::draw(screen, traffic, target, process);
     draw_map(screen, map, target, process, sums);
     if let Some(causes) = causes {
-        causes::draw(screen, why, causes);
+        causes::draw(screen, why, causes, simulated);
     }
-    policy::draw(screen, policy);
+    policy::draw(screen, policy, simulated);
 }
 
 fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process: &ManagedProcess, sums: ManagedSums) {
@@ -70,7 +76,8 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
         units::bytes(sums.bytes),
         plural(sums.ranges as u64, "range")
     );
-    if let Some(why) = &model.world().managed.sample.coherent {
+    let simulated = model.world().managed.is_simulated(target);
+    if let Some(why) = model.world().managed.sample.coherent.as_ref().filter(|_| !simulated) {
         let inside = screen.panel(area, &title, "");
         let text = Text::raw(format!("No map: {why}."));
         screen.render(Paragraph::new(text).wrap(Wrap { trim: true }), inside);
@@ -78,12 +85,15 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
     }
     let Some(pages) = &process.pages else {
         let inside = screen.panel(area, &title, "");
-        let text = Span::styled("Its pages are being read.", screen.theme.ink(Ink::Dim));
-        screen.render(text, inside);
+        screen.render(Span::styled(BEING_READ, screen.theme.ink(Ink::Dim)), inside);
         return;
     };
     // The newest sample may say again what an earlier one saw.
-    let sampled = model.world().times.of(SourceId::Managed).unwrap_or(pages.at);
+    let source = match simulated {
+        true => SourceId::Channels,
+        false => SourceId::Managed,
+    };
+    let sampled = model.world().times.of(source).unwrap_or(pages.at);
     let age = sampled.saturating_sub(pages.at);
     let note = format!("sample {:.1} s old", age as f64 / 1e9);
     let inside = screen.panel(area, &title, &note);
@@ -95,6 +105,7 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
         pages,
         causes,
         cursor: model.ui.unified.cursor,
+        shows_cursor: true,
         zoom: model.ui.unified.zoom,
     };
     let mut drawn = ResidencyState::default();
@@ -107,7 +118,63 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
     let [first, second] = Layout::vertical([Constraint::Length(1); 2]).areas(foot);
     legend(screen, first, process.places, causes, &drawn);
     if let Some(under) = drawn.under {
-        under_cursor(screen, second, drawn.geometry.layout.bytes_per_cell, under, causes);
+        let published = model.world().managed.published_range(target.pid, under.0);
+        under_cursor(
+            screen,
+            second,
+            drawn.geometry.layout.bytes_per_cell,
+            under,
+            (causes, published),
+        );
+    }
+}
+
+/// Draws where the pages of a process are without a cursor, with one place a line below, for another view.
+pub(super) fn pages(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget) {
+    let model = screen.model;
+    let managed = &model.world().managed;
+    let Some(process) = managed.process(target) else { return };
+    let theme = screen.theme;
+    let Some(pages) = &process.pages else {
+        return screen.render(Span::styled(BEING_READ, theme.ink(Ink::Dim)), area);
+    };
+    let causes = managed.causes_of(target);
+    let entries = legend_entries(process.places, causes);
+    let lines = (entries.len() as u16 + 2).min(area.height / 2);
+    let widget = ResidencyMap {
+        theme,
+        pages,
+        causes,
+        cursor: None,
+        shows_cursor: false,
+        zoom: 0,
+    };
+    let most = area.height.saturating_sub(lines);
+    // Square enough that a line is a few blocks of 2 MiB.
+    let [map, below] = Layout::vertical([Constraint::Length(most.min(16)), Constraint::Min(0)]).areas(area);
+    let mut drawn = ResidencyState::default();
+    screen.render_stateful(widget, map, &mut drawn);
+    screen.hit(map, Target::View(View::Unified));
+    let dim = theme.ink(Ink::Dim);
+    let end = below.width.min(40);
+    let cell = format!("1 cell = {}", round_size(drawn.geometry.layout.bytes_per_cell));
+    let mut y = below.y + 1;
+    for (ink, long, _, bytes) in entries {
+        let blank = " ".repeat(usize::from(end).saturating_sub(2 + long.len() + bytes.len()));
+        let line = Line::from_iter([
+            place_sign(&theme, ink),
+            Span::styled(format!(" {long}"), dim),
+            Span::raw(blank),
+            Span::raw(bytes),
+        ]);
+        screen.render(line, Rect::new(below.x, y, end, 1).intersection(below));
+        y += 1;
+    }
+    let line = Rect::new(below.x, y, end, 1).intersection(below);
+    screen.render(Line::styled(cell, dim), line);
+    let [_, rest] = Layout::vertical([Constraint::Length(y + 2 - below.y), Constraint::Max(12)]).areas(below);
+    if rest.height >= 3 {
+        traffic::figures(screen, rest, target, process);
     }
 }
 
@@ -115,31 +182,8 @@ fn draw_map(screen: &mut Screen<'_>, area: Rect, target: ManagedTarget, process:
 fn legend(screen: &mut Screen<'_>, area: Rect, sums: Places, causes: Option<&Causes>, drawn: &ResidencyState) {
     let theme = screen.theme;
     let dim = theme.ink(Ink::Dim);
-    let known = causes.is_some_and(|causes| causes.known().is_some());
     let cell = format!("1 cell = {}", round_size(drawn.geometry.layout.bytes_per_cell));
-    let figures = [sums.cpu, sums.gpu, sums.evicted, sums.prefetched, sums.elsewhere];
-    // Before any event no page is known to be on a GPU, and evictions are rare.
-    let is_shown = |ink: Ink, bytes: u64| match ink {
-        Ink::Allocated => known,
-        Ink::Pending | Ink::Driver => known && bytes > 0,
-        _ => true,
-    };
-    let entries: Vec<_> = PLACES
-        .into_iter()
-        .zip(figures)
-        .filter(|((ink, _), bytes)| is_shown(*ink, *bytes))
-        .map(|((ink, name), bytes)| {
-            let [long, short] = match (ink, known) {
-                (Ink::Other, true) => ["unknown or never touched", "unknown"],
-                (Ink::Other, false) => [name, name],
-                (Ink::Cached, _) => [name, "CPU"],
-                (Ink::Allocated, _) => [name, "GPU"],
-                (Ink::Driver, _) => [name, "prefetched"],
-                _ => [name, "evicted"],
-            };
-            (ink, long, short, units::bytes_short(bytes))
-        })
-        .collect();
+    let entries = legend_entries(sums, causes);
     let draw = |gap: &str, name: &dyn Fn(&'static str, &'static str) -> &'static str| {
         let mut line = Line::raw(cell.clone());
         for (ink, long, short, bytes) in &entries {
@@ -158,15 +202,42 @@ fn legend(screen: &mut Screen<'_>, area: Rect, sums: Places, causes: Option<&Cau
     screen.render(line, area);
 }
 
+/// Returns the places of the legend: colour, long and short name, and bytes.
+fn legend_entries(sums: Places, causes: Option<&Causes>) -> Vec<(Ink, &'static str, &'static str, String)> {
+    let known = causes.is_some_and(|causes| causes.known().is_some());
+    let figures = [sums.cpu, sums.gpu, sums.evicted, sums.prefetched, sums.elsewhere];
+    // Before any event no page is known to be on a GPU, and evictions are rare.
+    let is_shown = |ink: Ink, bytes: u64| match ink {
+        Ink::Allocated => known,
+        Ink::Pending | Ink::Driver => known && bytes > 0,
+        _ => true,
+    };
+    let entries = PLACES.into_iter().zip(figures);
+    let shown = entries.filter(|((ink, _), bytes)| is_shown(*ink, *bytes));
+    let named = shown.map(|((ink, name), bytes)| {
+        let [long, short] = match (ink, known) {
+            (Ink::Other, true) => ["unknown or never touched", "unknown"],
+            (Ink::Other, false) => [name, name],
+            (Ink::Cached, _) => [name, "CPU"],
+            (Ink::Allocated, _) => [name, "GPU"],
+            (Ink::Driver, _) => [name, "prefetched"],
+            _ => [name, "evicted"],
+        };
+        (ink, long, short, units::bytes_short(bytes))
+    });
+    named.collect()
+}
+
 /// Draws what the cell under the cursor holds.
 fn under_cursor(
     screen: &mut Screen<'_>,
     area: Rect,
     cell: u64,
     (start, places): (u64, Places),
-    causes: Option<&Causes>,
+    (causes, published): (Option<&Causes>, Option<&PublishedRange>),
 ) {
     let mut parts = vec![format!("{start:x}")];
+    parts.extend(published.and_then(PublishedRange::words));
     for (name, bytes) in [
         ("on the CPU", places.cpu),
         ("on the GPU", places.gpu),

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gpumem_channel::{
+    DeviceKind, Life, Managed, ManagedBlock, ManagedCounters, ManagedFigures, ManagedRange as ManagedChannelRange,
+};
 use gpumem_probe::{BLOCK, BlockMoves, Counters, Events, ManagedRange, Reading, Resident, Spans, Target};
 
 use super::sample::*;
@@ -95,6 +98,71 @@ fn row_of_a_process_has_its_managed_memory() {
     let unowned: Vec<_> = texts.filter(|text| text.contains("no listed process")).collect();
     assert_eq!(unowned.len(), 1, "9 GiB remain: {unowned:?}");
     assert!(unowned[0].contains("9.0 GiB"), "{unowned:?}");
+}
+
+/// A channel of a simulated device with one block of managed memory, of which the CPU has 64 pages and 64 KiB were evicted.
+fn simulated(pid: u32, kind: DeviceKind, moved: u64) -> Channel {
+    let mut channel = channel_on(pid, &[], kind, Life::Alive);
+    let mut snapshot = (*channel.snapshot).clone();
+    let mut counters = ManagedCounters::default();
+    counters.to_gpu[1].bytes = moved;
+    snapshot.managed = Some(Managed {
+        ranges: vec![ManagedChannelRange {
+            addr: BLOCK,
+            size: BLOCK,
+            ..ManagedChannelRange::default()
+        }],
+        blocks: vec![ManagedBlock {
+            addr: BLOCK,
+            on_cpu: [u64::MAX, 0, 0, 0, 0, 0, 0, 0],
+            evicted: 1 << 31,
+            ..ManagedBlock::default()
+        }],
+        figures: ManagedFigures {
+            counters: Some(counters),
+            ..ManagedFigures::default()
+        },
+    });
+    channel.snapshot = Arc::new(snapshot);
+    channel
+}
+
+#[test]
+fn pages_of_a_simulated_device_come_from_its_channel() {
+    let mut model = model();
+    for n in 1..4 {
+        let channel = simulated(5, DeviceKind::Simulated, n * MIB);
+        feed(&mut model, [channels(n * SECOND, vec![channel])]);
+    }
+    let row = &model.world().processes[0];
+    let sums = row.managed.value().unwrap();
+    assert_eq!((sums.bytes, sums.on_cpu), (BLOCK, 64 * 4096));
+    let (target, process) = model.world().managed.of_pid(5).unwrap();
+    let (target, places) = (*target, process.places);
+    assert_eq!((places.cpu, places.evicted), (64 * 4096, 64 << 10));
+    let rates = model.world().managed.past[&target].rates().unwrap();
+    assert_eq!(rates.to_gpu, MIB as f64);
+    // Nothing is asked of the kernel or the driver.
+    model.ui.view = View::Unified;
+    let request = model.managed_request();
+    assert!(request.simulated);
+    assert_eq!(
+        (request.shown, request.counted, request.processes),
+        (None, vec![], vec![])
+    );
+    // The driver tells nothing of it either: its sample leaves it alone.
+    update(&mut model, 4 * SECOND, managed(4 * SECOND, GIB, Counting::Off, None));
+    assert!(model.world().managed.process(target).is_some() && model.world().managed.past.contains_key(&target));
+    feed(&mut model, [channels(5 * SECOND, vec![])]);
+    assert!(model.world().managed.process(target).is_none() && !model.world().managed.past.contains_key(&target));
+}
+
+#[test]
+fn published_pages_of_a_real_device_are_not_believed() {
+    let mut model = model();
+    feed(&mut model, [channels(SECOND, vec![simulated(5, DeviceKind::Cuda, 0)])]);
+    assert!(model.world().managed.of_pid(5).is_none());
+    assert!(model.world().managed.published_range(5, BLOCK).is_some());
 }
 
 fn counted(to_gpu: u64, to_cpu: u64, cpu_faults: u64) -> Counting {

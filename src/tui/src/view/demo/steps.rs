@@ -177,6 +177,10 @@ fn current_lines(
         // The memory panel shows the same figures. Those of a replay, which goes on, are newer there.
         return;
     }
+    if screen.model.managed_demo().is_some() {
+        // The allocator has none of its memory, and the memory panel shows where that is.
+        return;
+    }
     if demo.running() && !demo.stepped() {
         // The demo goes on, and the memory panel shows what it holds now.
         out.push(Line::styled("  and at the step's end", dim));

@@ -21,12 +21,16 @@ pub(super) fn height(causes: &Causes, view: u16) -> u16 {
     }
 }
 
-/// Draws the panel.
-pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, causes: &Causes) {
+/// Draws the panel. A simulated device tells causes without being asked.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, causes: &Causes, simulated: bool) {
     if area.is_empty() {
         return;
     }
-    let inside = screen.panel(area, "Causes", "c ends them: page faults take up to half as long again");
+    let note = match simulated {
+        true => "modelled",
+        false => "c ends them: page faults take up to half as long again",
+    };
+    let inside = screen.panel(area, "Causes", note);
     let text = match causes {
         Causes::Pending => Text::styled("The driver is asked for events.", screen.theme.ink(Ink::Dim)),
         Causes::Refused(why) => Text::styled(format!("no causes: {why}"), screen.theme.ink(Ink::Warning)),

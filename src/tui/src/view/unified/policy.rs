@@ -9,13 +9,14 @@ use crate::view::layout::clip;
 use crate::view::theme::Ink;
 use crate::wrap::width;
 
-/// Draws the policy in a line.
-pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
+/// Draws the policy in a line: the driver's, or that of the model behind a simulated device.
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, simulated: bool) {
     let policy = screen.model.world().managed.sample.policy;
-    let text = policy.map_or_else(
-        || "The driver's policy is not known.".to_owned(),
-        |policy| words(&policy, area.width.saturating_sub(1)),
-    );
+    let text = match policy {
+        _ if simulated => "Simulated, with the driver's defaults: prefetch and thrashing detection on".to_owned(),
+        None => "The driver's policy is not known.".to_owned(),
+        Some(policy) => words(&policy, area.width.saturating_sub(1)),
+    };
     let line = Line::styled(clip(&format!(" {text}"), area.width), screen.theme.ink(Ink::Dim));
     screen.render(line, area);
 }

@@ -26,12 +26,19 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process:
         ..4 => area,
         _ => screen.panel(area, title, "unified memory"),
     };
-    let (Counting::On(total), Some(past)) = (&process.counting, model.world().managed.past.get(&target)) else {
+    if !figures(screen, inside, target, process) {
         let text = counting_text(&process.counting, model.setup.tracking)
             .unwrap_or_else(|| "counters are being attached".into());
         let text = Text::styled(text, screen.theme.ink(Ink::Dim));
         screen.render(Paragraph::new(text).wrap(Wrap { trim: true }), inside);
-        return;
+    }
+}
+
+/// Draws rates, totals and graphs. Returns false if they are not known.
+pub(super) fn figures(screen: &mut Screen<'_>, inside: Rect, target: Target, process: &ManagedProcess) -> bool {
+    let model = screen.model;
+    let (Counting::On(total), Some(past)) = (&process.counting, model.world().managed.past.get(&target)) else {
+        return false;
     };
     let signs = prefetch_signs(past, total);
     let joined = signs.join("   ");
@@ -60,12 +67,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, target: Target, process:
         fault_rate: rates.cpu_faults,
         faults: total.cpu_faults,
     };
-    let [to_gpu, to_cpu] = [to_gpu, to_cpu].map(|direction| direction.line(screen.theme));
+    let [to_gpu, to_cpu] = [to_gpu, to_cpu].map(|direction| direction.line(screen.theme, inside.width));
     let dim = screen.theme.ink(Ink::Dim);
     let signs = signs.iter().map(|sign| Line::styled(clip(sign, inside.width), dim));
     let text: Vec<Line<'_>> = [to_gpu, to_cpu].into_iter().chain(signs).collect();
     screen.render(Text::from(text), lines);
     draw_graphs(screen, graphs, past);
+    true
 }
 
 /// What moves one way, and the faults that cause it.
@@ -84,7 +92,8 @@ struct Direction {
 }
 
 impl Direction {
-    fn line(&self, theme: Theme) -> Line<'static> {
+    /// Returns its figures, without the last ones that do not fit into `room` columns.
+    fn line(&self, theme: Theme, room: u16) -> Line<'static> {
         let rate = format!("{:>12}/s", units::bytes(self.rate as u64));
         let total = format!("  total {:<11}", units::bytes(self.total));
         let faults = format!(
@@ -92,13 +101,17 @@ impl Direction {
             self.faults_of,
             count_short(self.fault_rate as u64)
         );
-        Line::from(vec![
+        let mut spans = vec![
             Span::styled(format!("{}  ", self.name), theme.ink(self.ink)),
             Span::styled(rate, theme.ink(Ink::Strong)),
             Span::styled(total, theme.ink(Ink::Dim)),
             Span::raw(faults),
             Span::styled(format!("  total {}", count(self.faults)), theme.ink(Ink::Dim)),
-        ])
+        ];
+        while spans.len() > 2 && spans.iter().map(Span::width).sum::<usize>() > room.into() {
+            spans.pop();
+        }
+        Line::from(spans)
     }
 }
 

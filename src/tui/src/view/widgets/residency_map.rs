@@ -37,6 +37,8 @@ pub(in crate::view) struct ResidencyMap<'a> {
     pub(in crate::view) causes: Option<&'a Causes>,
     /// The address of the cursor; `None` is the first.
     pub(in crate::view) cursor: Option<u64>,
+    /// Whether the cursor is drawn.
+    pub(in crate::view) shows_cursor: bool,
     /// How often the bytes per cell are halved, starting from the layout that shows everything.
     pub(in crate::view) zoom: u8,
 }
@@ -98,7 +100,7 @@ impl StatefulWidget for ResidencyMap<'_> {
                 let to = from.saturating_add(layout.bytes_per_cell).min(start + bytes);
                 let places = pages.places(strip.segment, (from, to), self.causes);
                 let (mut glyph, mut style) = look(&theme, &places);
-                if (from..to).contains(&at) && strip.segment == range {
+                if self.shows_cursor && (from..to).contains(&at) && strip.segment == range {
                     state.under = Some((from, places));
                     glyph = if theme.ascii { '@' } else { '◆' };
                     style = Style::reset().add_modifier(Modifier::REVERSED | Modifier::BOLD);

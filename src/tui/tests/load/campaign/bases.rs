@@ -92,6 +92,8 @@ impl Shape {
             strings: 16,
             devices: 2,
             lanes: 2,
+            managed: 8,
+            managed_blocks: 8,
             lane_events: 16,
             job: "base".to_owned(),
             program: Some("trainer".to_owned()),
