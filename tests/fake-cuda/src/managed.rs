@@ -95,7 +95,8 @@ unsafe extern "C" fn cuMemDiscardBatchAsync(
 ) -> c_int {
     call("cuMemDiscardBatchAsync", |state| {
         state.stream(stream)?;
-        if addrs.is_null() || bytes.is_null() || flags != 0 {
+        // Calls for batches refuse the legacy default stream.
+        if addrs.is_null() || bytes.is_null() || flags != 0 || stream <= 1 {
             return Err(result::INVALID_VALUE);
         }
         (0..count).try_for_each(|n| {

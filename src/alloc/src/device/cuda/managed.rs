@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS as ON_DEMAND;
 use cudarc::driver::sys::CUmem_advise_enum as Number;
 
+use super::api::Opaque;
 use super::{Cuda, handle_of};
 use crate::device::managed::{Advice, Location, ManagedMemory};
 use crate::device::{Driver, Result};
@@ -15,6 +16,8 @@ use crate::stream::Stream;
 
 /// `CU_MEM_ATTACH_GLOBAL`: any stream may use it.
 const ATTACH_GLOBAL: c_uint = 1;
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD_STREAM: usize = 2;
 /// `CU_DEVICE_CPU`.
 const CPU: c_int = -1;
 
@@ -103,8 +106,14 @@ impl ManagedMemory for Allocation {
             .ok_or_else(|| DeviceError::not_here("cuMemDiscardBatchAsync, which drivers have from CUDA 13.0 on"))?;
         let _bound = self.driver.bind()?;
         let (mut addr, mut bytes) = (self.addr + offset, bytes as usize);
+        // Calls for batches refuse the legacy default stream (seen on an H200 with driver 580). The thread's own one waits for it, and it for
+        // that.
+        let stream = match handle_of(stream) {
+            legacy if legacy.is_null() => PER_THREAD_STREAM as Opaque,
+            stream => stream,
+        };
         // SAFETY: arrays of one range, which the driver checks; the stream lives (see the module above).
-        let code = unsafe { discard(&mut addr, &mut bytes, 1, 0, handle_of(stream)) };
+        let code = unsafe { discard(&mut addr, &mut bytes, 1, 0, stream) };
         api.check("cuMemDiscardBatchAsync", code)
     }
 
