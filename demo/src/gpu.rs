@@ -2,15 +2,21 @@
 #![allow(unsafe_code)]
 
 mod managed;
+mod modules;
+mod rig;
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 use gpumem_alloc::{Buffer, Element, Stream};
 
-use crate::kernels::{CHECK, FILL, Kernel, WORK};
+use crate::kernels::{CHECK, FILL, WORK};
 use crate::pattern::Checked;
+
+use modules::Modules;
+
+pub(crate) use rig::CudaRig;
 
 /// Threads per block and blocks per grid: enough to fill any GPU. The kernels stride over the rest.
 const BLOCK: u32 = 256;
@@ -24,7 +30,7 @@ pub struct Kernels {
     fill: sys::CUfunction,
     check: sys::CUfunction,
     work: sys::CUfunction,
-    modules: Vec<sys::CUmodule>,
+    modules: Modules,
     /// Two words of pinned host memory for the check kernel's report, so that it takes no device memory.
     report: *mut u64,
 }
@@ -62,31 +68,17 @@ impl Kernels {
             fill: std::ptr::null_mut(),
             check: std::ptr::null_mut(),
             work: std::ptr::null_mut(),
-            modules: Vec::new(),
+            modules: Modules::new(context),
             report: std::ptr::null_mut(),
         };
-        gpu.fill = gpu.load(FILL)?;
-        gpu.check = gpu.load(CHECK)?;
-        gpu.work = gpu.load(WORK)?;
-        // SAFETY: the context is current on this thread (`load` bound it); the memory is written before it is read.
+        gpu.fill = gpu.modules.load(FILL)?;
+        gpu.check = gpu.modules.load(CHECK)?;
+        gpu.work = gpu.modules.load(WORK)?;
+        // SAFETY: the context is current on this thread (loading bound it); the memory is written before it is read.
         let report = unsafe { result::malloc_host(2 * size_of::<u64>(), 0) };
         gpu.report = report.map_err(while_doing("allocating pinned memory"))?.cast();
         gpu.verdict()?;
         Ok(gpu)
-    }
-
-    fn load(&mut self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
-        let text = |s: &str| CString::new(s).map_err(|_| DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE));
-        let mut load = || {
-            self.context.bind_to_thread()?;
-            let ptx = text(kernel.ptx)?;
-            // SAFETY: the image is a NUL-terminated string that outlives the call, as the driver wants PTX.
-            let module = unsafe { result::module::load_data(ptx.as_ptr().cast()) }?;
-            self.modules.push(module);
-            // SAFETY: the module was loaded just now and lives until `drop`.
-            unsafe { result::module::get_function(module, text(kernel.entry)?) }
-        };
-        load().map_err(while_doing("loading a kernel (drivers from R525 on take it)"))
     }
 
     /// Waits for all work.
@@ -212,10 +204,6 @@ impl Drop for Kernels {
         // A context that is broken or gone has freed all of this already.
         if self.synchronize().is_err() {
             return;
-        }
-        for module in self.modules.drain(..) {
-            // SAFETY: the module was loaded by this object, once, and no kernel of it runs any more.
-            let _ = unsafe { result::module::unload(module) };
         }
         if !self.report.is_null() {
             // SAFETY: the pointer came from `malloc_host` of this object, once.

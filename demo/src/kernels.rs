@@ -24,6 +24,56 @@ pub(crate) const WORK: Kernel = Kernel {
     ptx: include_str!("../../kernels/work.ptx"),
     entry: "gpumem_work",
 };
+/// Lays a ring of pointers.
+pub(crate) const RING: Kernel = Kernel {
+    ptx: include_str!("../../kernels/ring.ptx"),
+    entry: "gpumem_ring",
+};
+/// Follows a ring in global memory.
+pub(crate) const CHASE: Kernel = Kernel {
+    ptx: include_str!("../../kernels/chase.ptx"),
+    entry: "gpumem_chase",
+};
+/// Follows a ring in shared memory.
+pub(crate) const CHASE_SHARED: Kernel = Kernel {
+    ptx: include_str!("../../kernels/chase_shared.ptx"),
+    entry: "gpumem_chase_shared",
+};
+/// Computes multiply-adds, each from the one before.
+pub(crate) const CHAIN: Kernel = Kernel {
+    ptx: include_str!("../../kernels/chain.ptx"),
+    entry: "gpumem_chain",
+};
+/// Reads device memory or L2.
+pub(crate) const READ: Kernel = Kernel {
+    ptx: include_str!("../../kernels/read.ptx"),
+    entry: "gpumem_read",
+};
+/// Writes device memory.
+pub(crate) const WRITE: Kernel = Kernel {
+    ptx: include_str!("../../kernels/write.ptx"),
+    entry: "gpumem_write",
+};
+/// Copies device memory.
+pub(crate) const COPY: Kernel = Kernel {
+    ptx: include_str!("../../kernels/copy.ptx"),
+    entry: "gpumem_copy",
+};
+/// Reads L1.
+pub(crate) const READ_L1: Kernel = Kernel {
+    ptx: include_str!("../../kernels/read_l1.ptx"),
+    entry: "gpumem_read_l1",
+};
+/// Reads shared memory.
+pub(crate) const READ_SHARED: Kernel = Kernel {
+    ptx: include_str!("../../kernels/read_shared.ptx"),
+    entry: "gpumem_read_shared",
+};
+/// Computes independent multiply-adds.
+pub(crate) const MULTIPLY_ADD: Kernel = Kernel {
+    ptx: include_str!("../../kernels/multiply_add.ptx"),
+    entry: "gpumem_multiply_add",
+};
 
 #[cfg(test)]
 mod tests {
@@ -31,6 +81,22 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
+
+    const ALL: [Kernel; 13] = [
+        FILL,
+        CHECK,
+        WORK,
+        RING,
+        CHASE,
+        CHASE_SHARED,
+        CHAIN,
+        READ,
+        WRITE,
+        COPY,
+        READ_L1,
+        READ_SHARED,
+        MULTIPLY_ADD,
+    ];
 
     fn folder() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels")
@@ -55,7 +121,7 @@ mod tests {
     /// Older drivers refuse newer PTX, and newer targets refuse older cards.
     #[test]
     fn ptx_runs_on_volta_and_r525() {
-        for kernel in [FILL, CHECK, WORK] {
+        for kernel in ALL {
             assert!(
                 kernel.ptx.contains(&format!(".visible .entry {}(", kernel.entry)),
                 "{}",
@@ -86,6 +152,10 @@ mod tests {
             .collect();
         assert_eq!(locked, expected, "run kernels/build.py after a change of a kernel");
         assert_eq!(files("ptx").len(), expected.len(), "every PTX file has a source");
-        assert_eq!(expected.len(), 3, "every kernel is embedded above and checked here");
+        assert_eq!(
+            expected.len(),
+            ALL.len(),
+            "every kernel is embedded above and checked here"
+        );
     }
 }

@@ -5,6 +5,7 @@
 //! to add one.
 
 mod args;
+pub mod bench;
 mod blocking;
 mod budget;
 mod conf;
@@ -23,7 +24,9 @@ mod pattern;
 mod process;
 pub mod protocol;
 pub mod replay;
+mod rig;
 mod run;
+mod signals;
 mod sim_pattern;
 mod stage;
 pub mod trace;

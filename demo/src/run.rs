@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 
 use crate::args::{DeviceChoice, RunArgs};
 use crate::blocking::stdout;
-use crate::control::{Control, End, Signals};
+use crate::control::{Control, End};
 use crate::demo::{Chosen, Entry};
 use crate::error::{DemoError, Ended, exit_code};
 use crate::gpu;
@@ -13,6 +13,7 @@ use crate::output::{Output, width_of_stdout};
 use crate::paragraph::WIDTH;
 use crate::process::die_with_parent;
 use crate::protocol::Body;
+use crate::signals::listen_to_signals;
 use crate::stage::{Stage, Stop};
 
 /// Runs a demo, writes its lines to `out`, and takes commands from `input` when `args.steer` is set.
@@ -118,49 +119,4 @@ fn run_process(demo: Chosen, args: &RunArgs) -> Result<Ended, DemoError> {
     let (control, signals) = Control::new(input);
     listen_to_signals(signals).map_err(DemoError::Output)?;
     run_with(demo, args, &mut stdout(), width_of_stdout, &control)
-}
-
-/// Returns the signals that a process ignores, as bits from 1 on, parsed from `/proc/PID/status`; none if they are not there.
-fn ignored_signals(status: &[u8]) -> u64 {
-    // The kernel cuts the program's name after 15 bytes, possibly within a character.
-    let status = String::from_utf8_lossy(status);
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
-/// Lets SIGTERM, SIGINT and SIGHUP end the demo, so that it frees its memory and closes its channel. A second signal kills it
-/// at once, in case the demo hangs in the driver.
-fn listen_to_signals(signals: Signals) -> std::io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // Signals that are ignored at the start (nohup, a job in the background of a script) stay ignored.
-    let ignored = ignored_signals(&std::fs::read("/proc/self/status").unwrap_or_default());
-    let wanted = [SIGTERM, SIGINT, SIGHUP];
-    let wanted = wanted.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    let mut heard = signal_hook::iterator::Signals::new(wanted)?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for (count, signal) in heard.forever().enumerate() {
-            if count > 0 {
-                std::process::exit(128 + signal);
-            }
-            signals.send(signal);
-        }
-    })?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ignored_signals_are_parsed_from_proc_status() {
-        assert_eq!(
-            ignored_signals(b"Name:\tx\xd0\nSigIgn:\t0000000000001001\nSigCgt:\t03\n"),
-            0x1001
-        );
-        for nothing in ["", "SigIgn:", "SigIgn:\tnonsense"] {
-            assert_eq!(ignored_signals(nothing.as_bytes()), 0, "{nothing}");
-        }
-    }
 }

@@ -194,6 +194,9 @@ pub(crate) enum Command {
     Demo(DemoCli),
     /// Replay recorded allocations through an allocator: the memory and the time it takes
     Replay(ReplayCli),
+    /// Measure the memory of a GPU
+    #[command(subcommand)]
+    Bench(gpumem_demo::bench::Bench),
     /// Check what can be seen on this machine, and say what to do about the rest
     Doctor(LookArgs),
     /// Hold the driver's trackers of managed memory for a dashboard, which starts it

@@ -59,6 +59,7 @@ fn command() -> u8 {
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
         Some(Command::UvmHelper) => hold_trackers(),
+        Some(Command::Bench(bench)) => gpumem_demo::bench::main(&bench),
         Some(Command::Replay(replay)) if replay.live() => look_at_replay(&replay),
         Some(Command::Replay(replay)) => gpumem_demo::replay::main(&replay.to_args()),
         Some(Command::Demo(mut demo)) => match demo.demo.take() {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS as ON_DEMAND;
 use cudarc::driver::sys::CUmem_advise_enum as Number;
 
-use super::api::Opaque;
 use super::{Cuda, handle_of};
 use crate::device::managed::{Advice, Location, ManagedMemory};
 use crate::device::{Driver, Result};
@@ -16,8 +15,6 @@ use crate::stream::Stream;
 
 /// `CU_MEM_ATTACH_GLOBAL`: any stream may use it.
 const ATTACH_GLOBAL: c_uint = 1;
-/// `CU_STREAM_PER_THREAD`.
-const PER_THREAD_STREAM: usize = 2;
 /// `CU_DEVICE_CPU`.
 const CPU: c_int = -1;
 
@@ -109,7 +106,7 @@ impl ManagedMemory for Allocation {
         // Calls for batches refuse the legacy default stream (seen on an H200 with driver 580). The thread's own one waits for it, and it for
         // that.
         let stream = match handle_of(stream) {
-            legacy if legacy.is_null() => PER_THREAD_STREAM as Opaque,
+            legacy if legacy.is_null() => handle_of(Stream::PER_THREAD),
             stream => stream,
         };
         // SAFETY: arrays of one range, which the driver checks; the stream lives (see the module above).

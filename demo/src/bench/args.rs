@@ -1,0 +1,55 @@
+//! The arguments of benchmarks.
+
+use clap::{Args, Subcommand};
+use gpumem_text::units::parse_bytes;
+
+use crate::values::parse_number;
+
+/// The benchmarks.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Bench {
+    /// Measure the latency and bandwidth of each level of a GPU's memory hierarchy
+    Hierarchy(HierarchyArgs),
+}
+
+/// The arguments of `bench hierarchy`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct HierarchyArgs {
+    /// Print one JSON object of schema gpumem-hierarchy/1; with --steer, one of schema gpumem-bench/1 per line
+    #[arg(long)]
+    pub json: bool,
+    /// The GPU, as CUDA counts them: 0, or cuda:0
+    // It needs its own id: `gpumem-tui` has another `--device`.
+    #[arg(id = "bench_device", long = "device", value_name = "N", default_value = "0", allow_hyphen_values = true, value_parser = parse_device)]
+    pub device: u32,
+    /// Most device memory to use besides the context: 512M, 2G [default: 1G, and at most a quarter of what is free]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
+    pub budget: Option<u64>,
+    /// Read commands from stdin: quit. The benchmark ends with stdin
+    #[arg(long, requires = "json")]
+    pub steer: bool,
+    /// Process id of the dashboard that steers
+    #[arg(long, value_name = "PID", requires = "steer", hide = true, value_parser = |text: &str| parse_number(text, 0..=u32::MAX))]
+    pub parent: Option<u32>,
+}
+
+fn parse_device(text: &str) -> Result<u32, String> {
+    let number = text.strip_prefix("cuda:").unwrap_or(text);
+    number
+        .parse()
+        .map_err(|_| format!("{text:?} is not a GPU: say 0, 1 or cuda:0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_by_number() {
+        assert_eq!(parse_device("0"), Ok(0));
+        assert_eq!(parse_device("cuda:3"), Ok(3));
+        for bad in ["", "sim", "cuda", "cuda:", "-1", "99999999999"] {
+            assert!(parse_device(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Benchmarks of a card, as `gpumem-tui bench` runs them. Each is a process of its own: the dashboard never opens CUDA.
+
+mod args;
+mod budget;
+mod error;
+pub mod hierarchy;
+pub mod protocol;
+mod run;
+mod watch;
+
+pub use args::{Bench, HierarchyArgs};
+pub use error::BenchError;
+pub use run::main;

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Runs `gpumem-tui bench hierarchy` on a GPU and compares it with published figures. Needs Python and nvidia-smi only.
+
+    hierarchy.py PROGRAM [GPU]       measures, prints the table, checks the figures
+    hierarchy.py PROGRAM [GPU] ends  also ends runs by signals at random moments, and checks that nothing is left
+
+The figures are those of an H100 (gpu-benches, and Luo 2024 for shared memory): other cards of compute capability 9.0 with
+an L2 cache of 50 MB are compared, too, and for the rest only what holds on every card is checked. Prints PASS or FAIL for
+each check; exit code 1 if one failed. Nothing else may start or end on that GPU meanwhile.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+# Level, unit, figure: to be met within 15 %.
+H100 = [
+    ("l1", "cycles", 34.0),
+    ("shared", "cycles", 29.0),
+    ("l2-near", "ns", 151.0),
+    ("l2-far", "ns", 271.0),
+    ("device", "ns", 370.0),
+]
+TOLERANCE = 0.15
+# From a finished process to memory that is free again, in seconds.
+GRACE = 5
+
+failed = False
+
+
+def check(what, passed, found):
+    global failed
+    failed = failed or not passed
+    print(f"{'PASS' if passed else 'FAIL'} {what}: {found}")
+
+
+def used(gpu):
+    """Returns the memory in use on the GPU, in MiB."""
+    query = ["nvidia-smi", "-i", gpu, "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout)
+
+
+def settles(gpu, before):
+    """Waits until the GPU has as much in use as before, and returns the last figure."""
+    end = time.monotonic() + GRACE
+    while (now := used(gpu)) != before and time.monotonic() < end:
+        time.sleep(0.1)
+    return now
+
+
+def command(program, gpu, *more):
+    return [program, "bench", "hierarchy", "--device", gpu, *more]
+
+
+# The compiled kernels of an earlier run must not help.
+ENVIRONMENT = {**os.environ, "CUDA_CACHE_DISABLE": "1"}
+
+
+def measure(program, gpu):
+    began = time.monotonic()
+    done = subprocess.run(command(program, gpu, "--json"), env=ENVIRONMENT, capture_output=True, text=True)
+    check("bench hierarchy ends well", done.returncode == 0, f"exit code {done.returncode} {done.stderr.strip()}")
+    if done.returncode != 0:
+        sys.exit(1)
+    print(f"it took {time.monotonic() - began:.1f} s")
+    return json.loads(done.stdout)
+
+
+def table(report):
+    card = report["card"]
+    print(f"{card['name']}, driver {card['driver']}, SM at {report['sm_mhz']:.0f} MHz, L2 {card['l2_bytes'] / 2**20:.0f} MiB")
+    for level in report["levels"]:
+        latency = level["latency"] or {}
+        figures = [f"{latency[unit]:9.2f} {unit}" for unit in ("cycles", "ns") if unit in latency]
+        if latency:
+            figures.append(f"[{latency['least_ns']:.2f} {latency['most_ns']:.2f}] of {latency['bytes'] >> 10} KiB, {latency['load']}")
+        figures += [f"{b['what']} {b['gb_per_s']:.1f} GB/s" for b in level["bandwidths"]]
+        figures += [f"{b['per_cycle_and_sm']:.1f} B/cycle/SM" for b in level["bandwidths"] if b["per_cycle_and_sm"]]
+        print(f"  {level['rung']:14}", *figures, level["note"])
+        for other in level["other_latencies"]:
+            print(f"  {'':14} {other['cycles']:9.2f} cycles {other['ns']:9.2f} ns by {other['load']}")
+    for point in report["curve"]:
+        print(f"  {point['bytes'] / 2**20:9.3f} MiB {point['ns']:8.2f} ns {point['cycles']:8.2f} cycles  {point['region']}")
+    print("  spread", json.dumps(report["spread"]))
+
+
+def compare(report):
+    levels = {level["rung"]: level for level in report["levels"]}
+    card = report["card"]
+    if card["compute_capability"] == [9, 0] and 48 <= card["l2_bytes"] / 2**20 <= 52:
+        for rung, unit, wanted in H100:
+            found = levels[rung]["latency"][unit]
+            off = found / wanted - 1
+            check(f"{rung} within 15 % of {wanted} {unit}", abs(off) <= TOLERANCE, f"{found:.1f} {unit}, {off:+.1%}")
+    order = [levels[rung]["latency"]["ns"] for rung in ("l1", "l2-near", "device", "pinned-host")]
+    check("each level is slower than the one above", order == sorted(order), order)
+    rates = {b["what"]: b["gb_per_s"] for b in levels["device"]["bandwidths"]}
+    driver = rates.pop("driver copy")
+    for what, rate in rates.items():
+        check(f"{what} within 10 % of the driver's copy, or faster", rate >= 0.9 * driver, f"{rate:.0f} of {driver:.0f} GB/s")
+    check("kernels are loaded in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
+
+
+def ends(program, gpu, before):
+    """Ends runs by signals. All but SIGKILL have to work within a second."""
+    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL] * 3:
+        child = subprocess.Popen(command(program, gpu), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        after = random.uniform(0.1, 8)
+        time.sleep(after)
+        child.send_signal(number)
+        sent = time.monotonic()
+        code = child.wait()
+        took = time.monotonic() - sent
+        # A context that is being made or taken down cannot be interrupted, and takes most of this time.
+        expected = code in (-number, 128 + number)
+        check(f"{number.name} after {after:.1f} s", expected and took < 1.5, f"exit code {code} after {took:.2f} s")
+    child = subprocess.Popen(
+        command(program, gpu, "--json", "--steer"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    time.sleep(3)
+    child.stdin.close()
+    check("the end of stdin ends a steered run", child.wait(timeout=5) == 0, child.returncode)
+    now = settles(gpu, before)
+    check("all memory is free", now == before, f"{now} MiB in use, {before} before")
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    program, gpu = sys.argv[1], next(iter(sys.argv[2:]), "0")
+    before = used(gpu)
+    report = measure(program, gpu)
+    now = settles(gpu, before)
+    table(report)
+    compare(report)
+    check("memory in use is as before", now == before, f"{now} MiB, {before} before")
+    if "ends" in sys.argv[3:]:
+        ends(program, gpu, before)
+    sys.exit(failed)
+
+
+main()
