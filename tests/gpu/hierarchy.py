@@ -102,7 +102,7 @@ def compare(report):
     driver = rates.pop("driver copy")
     for what, rate in rates.items():
         check(f"{what} within 10 % of the driver's copy, or faster", rate >= 0.9 * driver, f"{rate:.0f} of {driver:.0f} GB/s")
-    check("kernels are loaded in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
+    check("the first kernel is loaded and has run in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
 
 
 def ends(program, gpu, before):

@@ -93,7 +93,7 @@ fn perform(args: &HierarchyArgs, control: &Control, lines: &mut Lines<'_>) -> Re
         lines: args.steer.then_some(lines),
     };
     let mut report = measure(&mut rig, bytes, &mut watcher)?;
-    report.load_ms = load_ns as f64 / 1e6;
+    report.load_ms = Some(load_ns as f64 / 1e6);
     // A clock before 1970 has no date to give.
     report.date = SystemTime::now()
         .duration_since(UNIX_EPOCH)
