@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-# Level, unit, figure: to be met within 15 %.
+# Level, unit, figure: to be met within 15 %. The figure of shared memory includes index arithmetic.
 H100 = [
     ("l1", "cycles", 34.0),
     ("shared", "cycles", 29.0),
@@ -93,7 +93,8 @@ def compare(report):
     card = report["card"]
     if card["compute_capability"] == [9, 0] and 48 <= card["l2_bytes"] / 2**20 <= 52:
         for rung, unit, wanted in H100:
-            found = levels[rung]["latency"][unit]
+            latency = levels[rung]["other_latencies"][0] if rung == "shared" else levels[rung]["latency"]
+            found = latency[unit]
             off = found / wanted - 1
             check(f"{rung} within 15 % of {wanted} {unit}", abs(off) <= TOLERANCE, f"{found:.1f} {unit}, {off:+.1%}")
     order = [levels[rung]["latency"]["ns"] for rung in ("l1", "l2-near", "device", "pinned-host")]

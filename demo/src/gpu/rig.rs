@@ -175,7 +175,7 @@ impl Rig for CudaRig {
     fn chase(&mut self, chase: Chase) -> Result<Chased, RigError> {
         match chase.load {
             Load::Ca | Load::Cg => self.chase_global(chase),
-            Load::Shared | Load::SharedWide | Load::SharedIndex => self.chase_shared(chase),
+            Load::Shared | Load::SharedIndex => self.chase_shared(chase),
         }
     }
 

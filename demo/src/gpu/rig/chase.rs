@@ -125,17 +125,13 @@ impl CudaRig {
         let run = || {
             self.clear_report();
             let (mut next, mut nodes, mut hops) = (ring.next, ring.nodes, chase.hops);
-            let mut how: u32 = match chase.load {
-                Load::SharedIndex => 2,
-                Load::SharedWide => 1,
-                Load::Shared | Load::Ca | Load::Cg => 0,
-            };
+            let mut indexed = u32::from(chase.load == Load::SharedIndex);
             let mut report = self.report.on_device();
             let mut args = [
                 arg(&mut next),
                 arg(&mut nodes),
                 arg(&mut hops),
-                arg(&mut how),
+                arg(&mut indexed),
                 arg(&mut report),
             ];
             self.launch(function, shape, &mut args)?;
