@@ -8,6 +8,7 @@ mod arithmetic;
 mod assemble;
 mod check;
 mod curve;
+mod example;
 #[cfg(test)]
 mod fake;
 mod kept;
@@ -26,6 +27,7 @@ use crate::rig::Rig;
 use perform::Bench;
 
 pub use check::CheckError;
+pub use example::example;
 pub use kept::{Kept, KeptReports, keep, kept};
 pub use report::{Bandwidth, Card, Latency, Level, Point, Published, Region, Report, Rung, SCHEMA, Spread};
 
