@@ -30,7 +30,7 @@ pub(crate) trait Rig {
 /// Where a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
-    /// Shared memory of one SM; a node takes 8 bytes.
+    /// Shared memory of one SM; a node takes [`WORD`] bytes.
     Shared,
     /// The device's memory, behind its caches; a node takes a line of [`LINE`] bytes.
     Device,
@@ -42,7 +42,7 @@ pub(crate) enum Place {
 pub(crate) const LINE: u32 = 128;
 
 /// Bytes of a node in shared memory.
-pub(crate) const WORD: u32 = 8;
+pub(crate) const WORD: u32 = 4;
 
 impl Place {
     /// Returns the bytes from one node to the next.
@@ -78,9 +78,7 @@ pub(crate) enum Load {
     Cg,
     /// `ld.shared.u32` of an address.
     Shared,
-    /// `ld.shared.u64` of an address.
-    SharedWide,
-    /// `ld.shared.u32` of an index.
+    /// `ld.shared.u32` of an index, from which the address is computed.
     SharedIndex,
 }
 
@@ -91,7 +89,6 @@ impl Load {
             Load::Ca => "ld.global.ca.u64",
             Load::Cg => "ld.global.cg.u64",
             Load::Shared => "ld.shared.u32",
-            Load::SharedWide => "ld.shared.u64",
             Load::SharedIndex => "ld.shared.u32, indexed",
         }
     }

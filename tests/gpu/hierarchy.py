@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-# Level, unit, figure: to be met within 15 %.
+# Level, unit, figure: to be met within 15 %. The figure of shared memory includes index arithmetic.
 H100 = [
     ("l1", "cycles", 34.0),
     ("shared", "cycles", 29.0),
@@ -93,7 +93,8 @@ def compare(report):
     card = report["card"]
     if card["compute_capability"] == [9, 0] and 48 <= card["l2_bytes"] / 2**20 <= 52:
         for rung, unit, wanted in H100:
-            found = levels[rung]["latency"][unit]
+            latency = levels[rung]["other_latencies"][0] if rung == "shared" else levels[rung]["latency"]
+            found = latency[unit]
             off = found / wanted - 1
             check(f"{rung} within 15 % of {wanted} {unit}", abs(off) <= TOLERANCE, f"{found:.1f} {unit}, {off:+.1%}")
     order = [levels[rung]["latency"]["ns"] for rung in ("l1", "l2-near", "device", "pinned-host")]
@@ -102,7 +103,7 @@ def compare(report):
     driver = rates.pop("driver copy")
     for what, rate in rates.items():
         check(f"{what} within 10 % of the driver's copy, or faster", rate >= 0.9 * driver, f"{rate:.0f} of {driver:.0f} GB/s")
-    check("kernels are loaded in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
+    check("the first kernel is loaded and has run in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
 
 
 def ends(program, gpu, before):

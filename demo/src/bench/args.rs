@@ -25,6 +25,9 @@ pub struct HierarchyArgs {
     /// Most device memory to use besides the context: 512M, 2G [default: 1G, and at most a quarter of what is free]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
     pub budget: Option<u64>,
+    /// Do not keep the report in the cache folder, where the dashboard finds it
+    #[arg(long)]
+    pub no_save: bool,
     /// Read commands from stdin: quit. The benchmark ends with stdin
     #[arg(long, requires = "json")]
     pub steer: bool,

@@ -2,6 +2,7 @@
 
 mod args;
 mod budget;
+mod cache;
 mod error;
 pub mod hierarchy;
 pub mod protocol;
@@ -9,5 +10,6 @@ mod run;
 mod watch;
 
 pub use args::{Bench, HierarchyArgs};
+pub use cache::CacheError;
 pub use error::BenchError;
 pub use run::main;

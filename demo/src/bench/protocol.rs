@@ -40,6 +40,12 @@ pub enum Body {
     Hierarchy {
         /// What was measured.
         report: Box<Report>,
+        /// The file that keeps it, if any.
+        #[serde(default)]
+        kept: Option<String>,
+        /// Why it could not be kept, if that was asked for.
+        #[serde(default)]
+        not_kept: Option<String>,
     },
     /// Last line of a benchmark that could not go on.
     Error {

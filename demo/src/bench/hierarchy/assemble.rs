@@ -4,7 +4,7 @@ use super::arithmetic::{median, range};
 use super::curve::{l1_reach, region};
 use super::perform::Figure;
 use super::plan::{Purpose, Step};
-use super::published::published;
+use super::published::{LUO, published};
 use super::report::{Card, Level, Point, Region, Report, Rung, SCHEMA, Spread};
 
 /// A card whose far L2 takes at most this many times as long as the near one shows no second step.
@@ -138,6 +138,9 @@ fn add_notes(levels: &mut [Level]) {
     for level in levels.iter_mut().filter(|level| level.note.is_empty()) {
         let note = match level.rung {
             Rung::Registers => "Latency of a multiply-add whose operand is the result of the one before.",
+            Rung::Shared if level.published.iter().any(|figure| figure.source == LUO) => {
+                "The published figure includes index arithmetic, as the indexed load does."
+            }
             Rung::L1 => "Size: the largest working set of the curve that L1 served.",
             Rung::L2Far if one_part => "As fast as the near part: this L2 shows no second step.",
             Rung::L2Far | Rung::L2Near | Rung::Device if level.latency.is_none() => {

@@ -6,9 +6,12 @@
 
 mod arithmetic;
 mod assemble;
+mod check;
 mod curve;
+mod example;
 #[cfg(test)]
 mod fake;
+mod kept;
 mod perform;
 mod plan;
 mod published;
@@ -23,6 +26,9 @@ use super::protocol::Progress;
 use crate::rig::Rig;
 use perform::Bench;
 
+pub use check::CheckError;
+pub use example::example;
+pub use kept::{Kept, KeptReports, keep, kept};
 pub use report::{Bandwidth, Card, Latency, Level, Point, Published, Region, Report, Rung, SCHEMA, Spread};
 
 /// Whom a run tells how far it is, and asks whether to go on.

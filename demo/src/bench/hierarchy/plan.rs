@@ -134,18 +134,16 @@ fn latencies(card: &Card, budget: u64) -> Vec<Step> {
         hops,
         sm: None,
     };
-    let other = |load| Step::Chase {
-        of: Purpose::Other(Rung::Shared),
-        place: Place::Shared,
-        load,
-        bytes: SHARED_BYTES,
-        hops: LEVEL_HOPS,
-        sm: None,
-    };
     let mut steps = vec![
         of_level(Rung::Shared, Place::Shared, Load::Shared, SHARED_BYTES, LEVEL_HOPS),
-        other(Load::SharedWide),
-        other(Load::SharedIndex),
+        Step::Chase {
+            of: Purpose::Other(Rung::Shared),
+            place: Place::Shared,
+            load: Load::SharedIndex,
+            bytes: SHARED_BYTES,
+            hops: LEVEL_HOPS,
+            sm: None,
+        },
         of_level(Rung::L1, Place::Device, Load::Ca, L1_BYTES, LEVEL_HOPS),
     ];
     let most = largest_ring(budget);

@@ -23,8 +23,8 @@ pub struct Report {
     pub budget: u64,
     /// Clock of the SM during the latency measurements, in MHz: cycles / ns of the same kernels, the median.
     pub sm_mhz: f64,
-    /// How long loading all kernels and running the first one took, in milliseconds. The context was there.
-    pub load_ms: f64,
+    /// How long loading the first kernel and running it took, in milliseconds; `None` if it was not measured. The context was there.
+    pub load_ms: Option<f64>,
     /// The levels, from the fastest to the slowest.
     pub levels: Vec<Level>,
     /// Latency by the size of the working set, by increasing size.

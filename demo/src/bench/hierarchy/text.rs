@@ -26,11 +26,12 @@ impl Report {
             card.name, card.sms, self.sm_mhz, card.driver
         );
         paragraph(&mut text, "", &head, WIDTH);
+        let first = self.load_ms.map(|ms| format!("; first kernel after {ms:.0} ms"));
         let run = format!(
-            "measured in {:.1} s with {} of device memory; kernels loaded in {:.0} ms",
+            "measured in {:.1} s with {} of device memory{}",
             self.duration_ms as f64 / 1e3,
             bytes_to_pib(self.budget),
-            self.load_ms
+            first.unwrap_or_default()
         );
         paragraph(&mut text, "", &run, WIDTH);
         text += "\nlevel            size                    cycles        ns   bandwidth\n";

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use cudarc::driver::{DriverError, result};
 
-use super::{CudaRig, Pinned};
+use super::CudaRig;
+use super::memory::Pinned;
 use crate::gpu::while_doing;
 use crate::rig::{Moved, RigError, Route};
 
