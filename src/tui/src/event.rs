@@ -78,8 +78,8 @@ pub(crate) enum BenchEvent {
         /// An estimate of the time left.
         left: crate::model::Nanos,
     },
-    /// What it measured.
-    Hierarchy(Box<Hierarchy>),
+    /// What it measured, and why that was not kept for the next time, if it was not.
+    Hierarchy(Box<Hierarchy>, Option<String>),
 }
 
 /// Why the dashboard has to end, other than by a key.

@@ -26,7 +26,10 @@ pub(super) fn line(text: &str) -> Option<DemoEvent> {
             what: clean(&progress.what),
             left: progress.left_ms.saturating_mul(1_000_000),
         }),
-        Body::Hierarchy { report } => DemoEvent::Bench(BenchEvent::Hierarchy(Box::new(hierarchy(&report)))),
+        Body::Hierarchy { report, not_kept, .. } => {
+            let not_kept = not_kept.as_deref().map(clean);
+            DemoEvent::Bench(BenchEvent::Hierarchy(Box::new(hierarchy(&report)), not_kept))
+        }
         Body::Error { message, exit_code } => DemoEvent::GaveUp {
             text: clean(&message),
             exit_code,

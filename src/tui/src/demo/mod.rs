@@ -4,7 +4,7 @@
 //! It publishes like any other program; its stdout only drives the Demo view. It ends with the dashboard: its stdin is closed, and
 //! it is killed if it does not react (by the kernel if the dashboard could not).
 
-pub(crate) mod hierarchy;
+mod hierarchy;
 mod lines;
 mod running;
 #[cfg(test)]
@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::event::DemoEvent;
 use lines::Lines;
 
+pub(crate) use hierarchy::hierarchy;
 pub(crate) use turns::Demos;
 
 /// How long a child may take to free its memory and end.

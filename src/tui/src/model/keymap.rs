@@ -337,7 +337,7 @@ mod tests {
             Some(Action::Open(View::Timeline))
         );
         assert_eq!(
-            action_of(View::Overview, Key::Char('4')),
+            action_of(View::Overview, Key::Char('6')),
             None,
             "no view has this key yet"
         );

@@ -81,10 +81,13 @@ pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
         DemoEvent::Bench(BenchEvent::Progress { done, what, left }) => {
             (measuring.done, measuring.what, measuring.left) = (done, what, left);
         }
-        DemoEvent::Bench(BenchEvent::Hierarchy(found)) => {
+        DemoEvent::Bench(BenchEvent::Hierarchy(found, not_kept)) => {
             model.hierarchies.measuring = None;
             model.hierarchies.keep(*found);
-            return toast(model, Severity::Info, "measured, and kept for the next time");
+            return match not_kept {
+                None => toast(model, Severity::Info, "measured, and kept for the next time"),
+                Some(why) => toast(model, Severity::Warning, format!("measured, but not kept: {why}")),
+            };
         }
         DemoEvent::Failed(why) | DemoEvent::GaveUp { text: why, .. } | DemoEvent::Exited(why) => {
             model.hierarchies.measuring = None;

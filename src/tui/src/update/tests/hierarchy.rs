@@ -28,12 +28,13 @@ fn bench(model: &mut Model, event: BenchEvent) -> Vec<Effect> {
 }
 
 fn measured(model: &Model, driver: &str, date: u64) -> BenchEvent {
-    BenchEvent::Hierarchy(Box::new(Hierarchy {
+    let found = Hierarchy {
         uuid: uuid(model),
         driver: driver.into(),
         date,
         ..Hierarchy::default()
-    }))
+    };
+    BenchEvent::Hierarchy(Box::new(found), None)
 }
 
 #[test]

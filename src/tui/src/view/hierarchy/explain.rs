@@ -63,7 +63,7 @@ fn sentences(rung: Rung) -> (&'static str, &'static str) {
             "Weights, activations and caches are here, and this is what runs out. A single load takes hundreds of nanoseconds, so thousands of threads \
              have to wait at the same time to use its bandwidth. It is reached in lines: a kernel that uses one word of each wastes the rest. In random \
              order, translating addresses adds to the time.",
-            "gpumem-tui demo fragmentation, and key 1",
+            "gpumem-tui demo fragmentation",
         ),
         Rung::Peer => (
             "A kernel can use another GPU's memory as its own if the two have peer access. Over NVLink that has a part of the bandwidth of device \
@@ -99,10 +99,15 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, hierarchy: &Hierarchy, s
     if area.height < 3 {
         return;
     }
-    let inside = screen.panel(area, &level.name, "");
+    let (text, shows) = sentences(level.rung);
+    let shown_by = if shows.is_empty() {
+        String::new()
+    } else {
+        format!("shown by {shows}")
+    };
+    let inside = screen.panel(area, &level.name, &shown_by);
     let theme = screen.theme;
     let (plain, dim) = (Style::new(), theme.ink(Ink::Dim));
-    let (text, shows) = sentences(level.rung);
     let mut parts: Vec<(String, Style)> = vec![(text.to_owned(), plain)];
     parts.extend(there_now(screen, hierarchy, level).map(|text| (text, theme.ink(Ink::Accent))));
     parts.extend(figures(level).into_iter().map(|text| (text, dim)));
@@ -110,7 +115,6 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, hierarchy: &Hierarchy, s
     parts.extend((!note.is_empty()).then_some((note, dim)));
     let published = level.published.join("; ");
     parts.extend((!published.is_empty()).then(|| (format!("Published: {published}."), dim)));
-    parts.extend((!shows.is_empty()).then(|| (format!("Shown by: {shows}."), dim)));
     let mut lines: Vec<Line<'_>> = Vec::new();
     for (text, style) in parts {
         lines.extend(
