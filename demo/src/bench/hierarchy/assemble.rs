@@ -3,9 +3,9 @@
 use super::arithmetic::{median, range};
 use super::curve::{l1_reach, region};
 use super::perform::Figure;
-use super::plan::{Purpose, Step};
 use super::published::{LUO, published};
 use super::report::{Card, Level, Point, Region, Report, Rung, SCHEMA, Spread};
+use super::step::{Purpose, Step};
 
 /// A card whose far L2 takes at most this many times as long as the near one shows no second step.
 const ONE_PART: f64 = 1.15;

@@ -185,3 +185,7 @@ fn number(what: &'static str, value: f64) -> Checked {
 fn positive(what: &'static str, value: f64) -> Checked {
     require(what, value > 0.0 && value <= MOST, "has a figure that is out of range")
 }
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -17,6 +17,7 @@ mod plan;
 mod published;
 mod report;
 mod ring;
+mod step;
 mod text;
 
 use std::time::Instant;

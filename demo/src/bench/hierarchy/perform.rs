@@ -2,9 +2,10 @@
 
 use super::Watch;
 use super::arithmetic::{gb_per_s, median, mhz, per_hop, range};
-use super::plan::{Purpose, SAMPLES, Step, nodes};
+use super::plan::SAMPLES;
 use super::report::{Bandwidth, Latency, Rung};
 use super::ring::{random_cycle, walk};
+use super::step::{Purpose, Step, nodes};
 use crate::bench::error::{BenchError, Stop};
 use crate::rig::{Chase, Clocks, LINE, Moved, Place, Rig, RigError, Stream};
 

@@ -1,0 +1,108 @@
+//! A step of the plan.
+
+use super::plan::SAMPLES;
+use super::report::Rung;
+use crate::rig::{LINE, Load, Place, Route, Stream};
+
+/// A measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Brings the clocks up. No figure.
+    WarmUp,
+    /// Latency of registers.
+    Chain {
+        /// Multiply-adds of a sample.
+        steps: u32,
+    },
+    /// Latency by pointer chase.
+    Chase {
+        /// What the figure is for.
+        of: Purpose,
+        /// Where the ring is.
+        place: Place,
+        /// The load.
+        load: Load,
+        /// Working set.
+        bytes: u64,
+        /// Loads of a sample.
+        hops: u32,
+        /// The SM to run on, if it matters.
+        sm: Option<u32>,
+    },
+    /// Bandwidth of a kernel.
+    Stream {
+        /// The level.
+        rung: Rung,
+        /// What it does, as [`super::report::Bandwidth::what`] has it.
+        what: &'static str,
+        /// The kernel.
+        stream: Stream,
+    },
+    /// Bandwidth of the driver's copy.
+    Copy {
+        /// The level.
+        rung: Rung,
+        /// As in `Stream`.
+        what: &'static str,
+        /// Between which memories.
+        route: Route,
+        /// How much.
+        bytes: u64,
+    },
+}
+
+/// What a latency is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A level's own figure.
+    Level(Rung),
+    /// A level's figure by another method.
+    Other(Rung),
+    /// A point of the curve.
+    Curve,
+    /// An SM of the spread.
+    Spread,
+}
+
+impl Step {
+    /// Returns a rough guess of how long the step takes, in milliseconds, for the estimate of the time left.
+    pub(super) fn guess_ms(self) -> u64 {
+        match self {
+            Step::WarmUp => 300,
+            Step::Chain { .. } => 20,
+            Step::Chase { place, bytes, hops, .. } => {
+                let (ns, warm) = match place {
+                    Place::Shared => (15, 0),
+                    Place::Device if bytes <= 4 << 20 => (100, bytes / u64::from(LINE)),
+                    Place::Device => (400, (bytes / u64::from(LINE)).min(500_000)),
+                    Place::PinnedHost => (1500, 0),
+                };
+                let laying = bytes / u64::from(place.stride()) * 40;
+                (laying + ns * (warm + u64::from(SAMPLES) * u64::from(hops))) / 1_000_000
+            }
+            Step::Stream { .. } => 10,
+            Step::Copy { .. } => 60,
+        }
+    }
+
+    /// Returns what is being measured, for people.
+    pub(super) fn title(self) -> String {
+        match self {
+            Step::WarmUp => "bringing the clocks up".to_owned(),
+            Step::Chain { .. } => "latency of registers".to_owned(),
+            Step::Chase { of, bytes, sm, .. } => match of {
+                Purpose::Level(rung) | Purpose::Other(rung) => format!("latency of {}", rung.title()),
+                Purpose::Curve => format!("latency of {}", gpumem_text::units::bytes_to_pib(bytes)),
+                Purpose::Spread => format!("latency of L2 on SM {}", sm.unwrap_or_default()),
+            },
+            Step::Stream { rung, what, .. } | Step::Copy { rung, what, .. } => {
+                format!("bandwidth of {}, {what}", rung.title())
+            }
+        }
+    }
+}
+
+/// Nodes of a working set.
+pub(super) fn nodes(place: Place, bytes: u64) -> u32 {
+    u32::try_from(bytes / u64::from(place.stride())).unwrap_or(u32::MAX)
+}
