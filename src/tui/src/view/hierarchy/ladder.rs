@@ -94,10 +94,7 @@ fn row(screen: &mut Screen<'_>, area: Rect, level: &HierarchyLevel, (figures, sh
             Style::new(),
         ),
         (level.ns().map_or_else(|| "-".to_owned(), short_ns), strong),
-        (
-            level.bandwidth().map_or_else(String::new, |gb| short_rate(gb)),
-            Style::new(),
-        ),
+        (level.bandwidth().map_or_else(String::new, short_rate), Style::new()),
     ];
     let mut x = area.x;
     for (n, ((text, style), columns)) in texts.into_iter().zip(COLUMNS).enumerate() {
