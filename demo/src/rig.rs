@@ -3,7 +3,7 @@
 
 mod card;
 
-pub use card::Card;
+pub use card::{Card, Peer};
 
 /// A device to measure. Every call waits for its work, which takes less than half a second, so that the caller can stop between
 /// two calls.
@@ -34,6 +34,8 @@ pub(crate) enum Place {
     Shared,
     /// The device's memory, behind its caches; a node takes a line of [`LINE`] bytes.
     Device,
+    /// Memory of a peer GPU, by its number; nodes as in `Device`.
+    Peer(u32),
     /// Pinned memory of the host, mapped for the device; nodes as in `Device`.
     PinnedHost,
 }
@@ -49,7 +51,7 @@ impl Place {
     pub(crate) fn stride(self) -> u32 {
         match self {
             Place::Shared => WORD,
-            Place::Device | Place::PinnedHost => LINE,
+            Place::Device | Place::Peer(_) | Place::PinnedHost => LINE,
         }
     }
 }
@@ -147,6 +149,10 @@ pub(crate) enum Stream {
 pub(crate) enum Route {
     /// Within device memory.
     DeviceToDevice,
+    /// From a peer GPU, by its number, to the device (`cuMemcpyPeerAsync`).
+    PeerToDevice(u32),
+    /// From the device to a peer GPU.
+    DeviceToPeer(u32),
     /// From pinned memory of the host to the device.
     PinnedToDevice,
     /// From the device to pinned memory of the host.

@@ -66,7 +66,7 @@ pub struct Start {
     pub device: String,
     /// The device's UUID as NVML writes it.
     pub uuid: String,
-    /// Bytes of device memory that the benchmark will not exceed, besides its context.
+    /// Bytes of memory that the benchmark will not exceed on the device, and on one peer at a time, besides contexts.
     pub budget: u64,
 }
 

@@ -6,6 +6,7 @@ mod copy;
 mod event;
 mod functions;
 mod memory;
+mod peer;
 mod stream;
 
 use std::ffi::c_void;
@@ -23,13 +24,15 @@ use copy::HostMemory;
 use event::Event;
 use functions::Functions;
 use memory::{Arena, Pinned};
+use peer::PeerMemory;
 
 /// Words of the kernels' report; see `kernels/chase.cu`.
 const REPORT_WORDS: usize = 8;
 
 /// A CUDA device with the kernels of the benchmarks and all memory that they use. Work runs on the legacy default stream.
 ///
-/// The device's memory is one allocation of the budget's size, so that no measurement can take more.
+/// The device's memory is one allocation of the budget's size, so that no measurement can take more. Memory of a peer GPU is at most as
+/// much again, on one peer at a time.
 #[derive(Debug)]
 pub(crate) struct CudaRig {
     card: Card,
@@ -43,6 +46,8 @@ pub(crate) struct CudaRig {
     /// Bytes at the arena's beginning that hold the word that the reading kernels expect.
     filled: u64,
     host: Option<HostMemory>,
+    /// Memory of the peer that was measured last.
+    peer: Option<PeerMemory>,
     load_ns: u64,
     // Last, because its context has to outlive what is above.
     _device: Device,
@@ -79,6 +84,7 @@ impl CudaRig {
             ring: None,
             filled: 0,
             host: None,
+            peer: None,
             load_ns: 0,
             _device: device,
         };

@@ -1,6 +1,6 @@
 //! Checks a report that comes from elsewhere: from a file, or from the output of another process.
 
-use super::report::{Bandwidth, Card, Latency, Level, Point, Published, Report, SCHEMA, Spread};
+use super::report::{Bandwidth, Card, Latency, Level, Point, Published, Report, Rung, SCHEMA, Spread};
 
 /// Why a report cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,9 +46,14 @@ impl Report {
         at_most("the budget", self.budget, MOST_BYTES)?;
         number("the clock", self.sm_mhz)?;
         self.load_ms.map_or(Ok(()), |ms| number("the time to load", ms))?;
-        let rungs = |levels: &[Level]| levels.is_sorted_by(|a, b| a.rung < b.rung);
+        let rungs = |levels: &[Level]| levels.is_sorted_by(|a, b| (a.rung, a.peer) < (b.rung, b.peer));
         require("the levels", rungs(&self.levels), "are not in order, or there twice")?;
-        self.levels.iter_mut().try_for_each(check_level)?;
+        for level in &mut self.levels {
+            let peers = |number| self.card.peers.iter().any(|peer| peer.device == number);
+            let known = level.peer.is_none_or(peers) && level.peer.is_some() == (level.rung == Rung::Peer);
+            require("a level", known, "is of a peer that the card does not have")?;
+            check_level(level)?;
+        }
         check_curve(&self.curve)?;
         self.spread.as_ref().map_or(Ok(()), check_spread)?;
         Ok(self)
@@ -58,6 +63,13 @@ impl Report {
 fn check_card(card: &mut Card) -> Checked {
     for text in [&mut card.name, &mut card.uuid, &mut card.driver] {
         clean(text, SHORT);
+    }
+    entries("the list of peers", card.peers.len())?;
+    let numbers = card.peers.is_sorted_by(|a, b| a.device < b.device);
+    require("the list of peers", numbers, "is not in order")?;
+    for peer in &mut card.peers {
+        clean(&mut peer.name, SHORT);
+        clean(&mut peer.uuid, SHORT);
     }
     let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
     require("the card's UUID", plain(&card.uuid), "is none")?;

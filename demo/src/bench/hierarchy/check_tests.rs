@@ -43,6 +43,8 @@ fn values_that_cannot_be_true_are_refused() {
         ("/levels/4/latency/bytes", json!(1u64 << 51)),
         ("/levels/4/rung", json!("l2-near")),
         ("/levels/4/rung", json!("tape")),
+        ("/levels/4/rung", json!("peer")),
+        ("/levels/4/peer", json!(1)),
         ("/levels/4/bandwidths/0/gb_per_s", json!(1.0)),
         ("/levels/4/published/0/ns", json!([300.0, 200.0])),
         ("/levels/4/published/0/ns", json!([300.0])),

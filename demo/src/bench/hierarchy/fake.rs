@@ -13,6 +13,8 @@ pub(super) struct Fake {
     pub(super) calls: u32,
     /// Copies to and from the host fail.
     pub(super) no_host: bool,
+    /// A peer whose memory cannot be had.
+    pub(super) no_peer: Option<u32>,
     /// Chases end at the wrong node.
     pub(super) lost: bool,
 }
@@ -61,6 +63,7 @@ pub(super) fn card() -> Card {
         l2_persisting_max_bytes: Some(32 << 20),
         l2_persisting_bytes: Some(0),
         ecc: Some(true),
+        peers: Vec::new(),
     }
 }
 
@@ -71,6 +74,7 @@ impl Fake {
             ring: None,
             calls: 0,
             no_host: false,
+            no_peer: None,
             lost: false,
         }
     }
@@ -80,6 +84,7 @@ impl Fake {
         let l2 = self.card.l2_bytes;
         match place {
             Place::Shared => 12,
+            Place::Peer(number) => 700 + u64::from(number),
             Place::PinnedHost => 1000,
             Place::Device if bytes <= L1_REACH && load == Load::Ca => 17,
             // Every other SM is a little farther from the cache.
@@ -104,6 +109,9 @@ impl Rig for Fake {
 
     fn lay(&mut self, place: Place, next: &[u32]) -> Result<(), RigError> {
         self.calls += 1;
+        if self.no_peer.is_some_and(|peer| place == Place::Peer(peer)) {
+            return Err(RigError("allocating memory of a peer failed".into()));
+        }
         self.ring = Some(Ring::new(place, next));
         Ok(())
     }
@@ -150,6 +158,8 @@ impl Rig for Fake {
         self.ring = None;
         let (bytes, rate) = match route {
             Route::DeviceToDevice => (2 * bytes, 2900),
+            Route::PeerToDevice(_) => (bytes, 200),
+            Route::DeviceToPeer(_) => (bytes, 250),
             _ if self.no_host => return Err(RigError("allocating pinned memory of the host failed".into())),
             Route::PinnedToDevice | Route::DeviceToPinned => (bytes, 50),
             Route::PageableToDevice | Route::DeviceToPageable => (bytes, 10),

@@ -30,7 +30,7 @@ use perform::Bench;
 pub use check::CheckError;
 pub use example::example;
 pub use kept::{Kept, KeptReports, keep, kept};
-pub use report::{Bandwidth, Card, Latency, Level, Point, Published, Region, Report, Rung, SCHEMA, Spread};
+pub use report::{Bandwidth, Card, Latency, Level, Peer, Point, Published, Region, Report, Rung, SCHEMA, Spread};
 
 /// Whom a run tells how far it is, and asks whether to go on.
 pub(crate) trait Watch {

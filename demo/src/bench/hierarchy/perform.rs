@@ -68,7 +68,7 @@ impl<'a> Bench<'a> {
                     },
                     watch,
                 );
-                optional(done, of == Purpose::Level(Rung::PinnedHost))
+                optional(done, matches!(of, Purpose::Level(Rung::Peer | Rung::PinnedHost)))
             }
             Step::Stream { what, stream, .. } => {
                 self.bandwidth(what, working_set(stream), |rig| rig.stream(stream), watch)
@@ -203,7 +203,7 @@ fn warm_hops(place: Place, bytes: u64) -> u32 {
     match place {
         Place::Device if bytes <= MOST_L1 => nodes(place, bytes).next_multiple_of(16),
         Place::Device => 16,
-        Place::Shared | Place::PinnedHost => 0,
+        Place::Shared | Place::Peer(_) | Place::PinnedHost => 0,
     }
 }
 
@@ -215,7 +215,7 @@ fn warm_launches(place: Place, nodes: usize, l2_bytes: u64) -> u32 {
             let hops = lines.saturating_add(lines / 4).min(nodes as u64);
             u32::try_from(hops.div_ceil(WARM_HOPS.into())).unwrap_or(u32::MAX - SAMPLES)
         }
-        Place::Shared | Place::PinnedHost => 0,
+        Place::Shared | Place::Peer(_) | Place::PinnedHost => 0,
     }
 }
 

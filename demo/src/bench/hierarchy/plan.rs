@@ -12,7 +12,7 @@ pub(super) const SAMPLES: u32 = 7;
 const LEVEL_HOPS: u32 = 1 << 18;
 /// Loads of a sample of the curve and of the spread.
 const CURVE_HOPS: u32 = 1 << 16;
-/// Loads of a sample of the host's memory, each of which takes a microsecond or more.
+/// Loads of a sample of the host's or a peer's memory, each of which takes a microsecond or more.
 const HOST_HOPS: u32 = 1 << 14;
 /// Dependent multiply-adds of a sample.
 const CHAIN_STEPS: u32 = 1 << 20;
@@ -27,7 +27,7 @@ const SPREAD_BYTES: u64 = 4 << 20;
 const SPREAD_SMS: u32 = 16;
 /// Largest working set of the curve.
 const CURVE_MOST: u64 = 512 << 20;
-/// Bytes that are copied from and to the host, and the ring there.
+/// Bytes that are copied from and to the host, and the ring there; the least of a peer GPU.
 const HOST_BYTES: u64 = 64 << 20;
 
 /// Near L2: D3 of the sources has H100's at 22 of 50 MB and below.
@@ -46,6 +46,7 @@ pub(super) fn steps(card: &Card, budget: u64) -> Vec<Step> {
     let mut steps = vec![Step::WarmUp, Step::Chain { steps: CHAIN_STEPS }];
     steps.extend(latencies(card, budget));
     steps.extend(bandwidths(card, budget));
+    steps.extend(card.peers.iter().flat_map(|peer| peer_steps(card, peer.device, budget)));
     steps.extend(curve_sizes(card, budget).into_iter().map(|bytes| Step::Chase {
         of: Purpose::Curve,
         place: Place::Device,
@@ -153,6 +154,30 @@ fn bandwidths(card: &Card, budget: u64) -> Vec<Step> {
         copy(Rung::PinnedHost, "from device", Route::DeviceToPinned, host),
         copy(Rung::PageableHost, "to device", Route::PageableToDevice, host),
         copy(Rung::PageableHost, "from device", Route::DeviceToPageable, host),
+    ]
+}
+
+/// Returns the steps of a peer GPU. Its working set is beyond an L2 cache of this card's size, which a card of the same kind has.
+fn peer_steps(card: &Card, number: u32, budget: u64) -> [Step; 3] {
+    let bytes = card.l2_bytes.saturating_mul(DEVICE_LEAST).max(HOST_BYTES);
+    let bytes = bytes.min(largest_ring(budget));
+    let copy = |what, route| Step::Copy {
+        rung: Rung::Peer,
+        what,
+        route,
+        bytes,
+    };
+    [
+        Step::Chase {
+            of: Purpose::Level(Rung::Peer),
+            place: Place::Peer(number),
+            load: Load::Cg,
+            bytes,
+            hops: HOST_HOPS,
+            sm: None,
+        },
+        copy("from peer", Route::PeerToDevice(number)),
+        copy("to peer", Route::DeviceToPeer(number)),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! A step of the plan.
 
+use gpumem_text::units::bytes_to_pib;
+
 use super::plan::SAMPLES;
 use super::report::Rung;
 use crate::rig::{LINE, Load, Place, Route, Stream};
@@ -65,6 +67,24 @@ pub(super) enum Purpose {
 }
 
 impl Step {
+    /// Returns the level that the figure is of, with the number of a peer. `None` for steps of the curve and the spread.
+    pub(super) fn level(self) -> Option<(Rung, Option<u32>)> {
+        match self {
+            Step::WarmUp => None,
+            Step::Chain { .. } => Some((Rung::Registers, None)),
+            Step::Chase { of, place, .. } => match (of, place) {
+                (Purpose::Level(rung) | Purpose::Other(rung), Place::Peer(number)) => Some((rung, Some(number))),
+                (Purpose::Level(rung) | Purpose::Other(rung), _) => Some((rung, None)),
+                (Purpose::Curve | Purpose::Spread, _) => None,
+            },
+            Step::Stream { rung, .. } => Some((rung, None)),
+            Step::Copy { rung, route, .. } => match route {
+                Route::PeerToDevice(number) | Route::DeviceToPeer(number) => Some((rung, Some(number))),
+                _ => Some((rung, None)),
+            },
+        }
+    }
+
     /// Returns a rough guess of how long the step takes, in milliseconds, for the estimate of the time left.
     pub(super) fn guess_ms(self) -> u64 {
         match self {
@@ -75,7 +95,7 @@ impl Step {
                     Place::Shared => (15, 0),
                     Place::Device if bytes <= 4 << 20 => (100, bytes / u64::from(LINE)),
                     Place::Device => (400, (bytes / u64::from(LINE)).min(500_000)),
-                    Place::PinnedHost => (1500, 0),
+                    Place::Peer(_) | Place::PinnedHost => (1500, 0),
                 };
                 let laying = bytes / u64::from(place.stride()) * 40;
                 (laying + ns * (warm + u64::from(SAMPLES) * u64::from(hops))) / 1_000_000
@@ -87,17 +107,21 @@ impl Step {
 
     /// Returns what is being measured, for people.
     pub(super) fn title(self) -> String {
+        let level = || self.level().map(|(rung, peer)| rung.title_of(peer)).unwrap_or_default();
         match self {
             Step::WarmUp => "bringing the clocks up".to_owned(),
-            Step::Chain { .. } => "latency of registers".to_owned(),
-            Step::Chase { of, bytes, sm, .. } => match of {
-                Purpose::Level(rung) | Purpose::Other(rung) => format!("latency of {}", rung.title()),
-                Purpose::Curve => format!("latency of {}", gpumem_text::units::bytes_to_pib(bytes)),
-                Purpose::Spread => format!("latency of L2 on SM {}", sm.unwrap_or_default()),
-            },
-            Step::Stream { rung, what, .. } | Step::Copy { rung, what, .. } => {
-                format!("bandwidth of {}, {what}", rung.title())
-            }
+            Step::Chase {
+                of: Purpose::Curve,
+                bytes,
+                ..
+            } => format!("latency of {}", bytes_to_pib(bytes)),
+            Step::Chase {
+                of: Purpose::Spread,
+                sm,
+                ..
+            } => format!("latency of L2 on SM {}", sm.unwrap_or_default()),
+            Step::Chain { .. } | Step::Chase { .. } => format!("latency of {}", level()),
+            Step::Stream { what, .. } | Step::Copy { what, .. } => format!("bandwidth of {}, {what}", level()),
         }
     }
 }

@@ -137,6 +137,44 @@ fn curve_rises_and_its_steps_are_named() {
 }
 
 #[test]
+fn each_peer_is_a_level_of_its_own() {
+    let peer = |device, native_atomics| Peer {
+        device,
+        name: "NVIDIA H100 80GB HBM3".into(),
+        uuid: format!("GPU-{device}"),
+        performance_rank: Some(0),
+        native_atomics,
+    };
+    let mut fake = Fake::new();
+    fake.card.peers = vec![peer(1, Some(true)), peer(2, Some(false)), peer(3, None)];
+    fake.no_peer = Some(3);
+    let report = measure(&mut fake, BUDGET, &mut watcher(u32::MAX)).unwrap();
+    let found: Vec<_> = report.levels.iter().filter(|level| level.rung == Rung::Peer).collect();
+    let numbers: Vec<_> = found.iter().map(|level| level.peer).collect();
+    assert_eq!(numbers, [Some(1), Some(2), Some(3)]);
+    let ns: Vec<_> = found
+        .iter()
+        .map(|level| level.latency.as_ref().map(|latency| latency.ns))
+        .collect();
+    assert_eq!(ns, [Some(701.0), Some(702.0), None]);
+    let rates: Vec<_> = found[1]
+        .bandwidths
+        .iter()
+        .map(|b| (b.what.as_str(), b.gb_per_s.round()))
+        .collect();
+    assert_eq!(rates, [("from peer", 200.0), ("to peer", 250.0)]);
+    for (level, words) in found.iter().zip(["NVLink", "PCIe", "allocating memory of a peer"]) {
+        assert!(level.note.contains(words), "{}", level.note);
+    }
+    let text = report.text();
+    assert!(
+        text.contains("peer GPU 2 ") && text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert_eq!(report.clone().checked(), Ok(report), "it can be kept");
+}
+
+#[test]
 fn small_budget_leaves_out_what_does_not_fit() {
     let small = 8 << 20;
     let report = measure(&mut Fake::new(), small, &mut watcher(u32::MAX)).unwrap();

@@ -89,7 +89,7 @@ fn level_text(level: &Level, text: &mut String) {
     };
     let best = level.bandwidths.iter().max_by(|a, b| a.gb_per_s.total_cmp(&b.gb_per_s));
     let best = best.map_or("-".to_owned(), |best| rate(best.gb_per_s));
-    *text += &format!("{:<16} {size:<22} {cycles:>7} {ns:>9}   {best}\n", level.rung.title());
+    *text += &format!("{:<16} {size:<22} {cycles:>7} {ns:>9}   {best}\n", level.title());
     if level.bandwidths.len() > 1 || level.bandwidths.iter().any(|one| one.per_cycle_and_sm.is_some()) {
         let all: Vec<String> = level.bandwidths.iter().map(bandwidth).collect();
         paragraph(text, INDENT, &all.join(", "), WIDTH);

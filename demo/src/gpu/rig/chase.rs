@@ -31,9 +31,15 @@ impl CudaRig {
         let (base, room) = match place {
             Place::Shared => (0, u64::MAX),
             Place::Device => (self.arena.address, self.arena.bytes.saturating_sub(order_bytes)),
+            Place::Peer(number) => {
+                let peer = self.take_peer(number, ring_bytes)?;
+                let arena = &self.peer.insert(peer).arena;
+                (arena.address, arena.bytes)
+            }
             Place::PinnedHost => {
-                let host = self.host_memory()?;
-                (host.pinned.on_device(), host.pinned.bytes as u64)
+                let host = self.take_host()?;
+                let pinned = &self.host.insert(host).pinned;
+                (pinned.on_device(), pinned.bytes as u64)
             }
         };
         if ring_bytes > room || order_bytes > self.arena.bytes || nodes == 0 {

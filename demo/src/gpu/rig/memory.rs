@@ -62,6 +62,13 @@ impl Pinned {
         })
     }
 
+    /// Returns its first `length` bytes, or all of it if that is less.
+    pub(super) fn part(&mut self, length: usize) -> &mut [u8] {
+        let length = length.min(self.bytes);
+        // SAFETY: the memory is this long and was zeroed. The rig waits for kernels and copies before it is used again.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().cast(), length) }
+    }
+
     /// Returns the address for the device: the same one, as the unified address space has it.
     pub(super) fn on_device(&self) -> u64 {
         self.address.as_ptr() as u64
