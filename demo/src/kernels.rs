@@ -74,6 +74,16 @@ pub(crate) const MULTIPLY_ADD: Kernel = Kernel {
     ptx: include_str!("../../kernels/multiply_add.ptx"),
     entry: "gpumem_multiply_add",
 };
+/// Writes to each word its index.
+pub(crate) const NUMBERS: Kernel = Kernel {
+    ptx: include_str!("../../kernels/numbers.ptx"),
+    entry: "gpumem_numbers",
+};
+/// Reads words with a stride from thread to thread.
+pub(crate) const STRIDE: Kernel = Kernel {
+    ptx: include_str!("../../kernels/stride.ptx"),
+    entry: "gpumem_stride",
+};
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +92,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    const ALL: [Kernel; 13] = [
+    const ALL: [Kernel; 15] = [
         FILL,
         CHECK,
         WORK,
@@ -96,6 +106,8 @@ mod tests {
         READ_L1,
         READ_SHARED,
         MULTIPLY_ADD,
+        NUMBERS,
+        STRIDE,
     ];
 
     fn folder() -> PathBuf {

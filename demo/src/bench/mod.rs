@@ -2,12 +2,13 @@
 
 mod args;
 mod budget;
+pub mod claims;
 mod error;
 pub mod hierarchy;
 pub mod protocol;
 mod run;
 mod watch;
 
-pub use args::{Bench, HierarchyArgs};
+pub use args::{Bench, ClaimsArgs, HierarchyArgs};
 pub use error::BenchError;
 pub use run::main;

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod chase;
+mod claims;
 mod copy;
 mod functions;
 mod stream;
@@ -17,6 +18,7 @@ use gpumem_alloc::device::Device;
 use super::{GpuError, while_doing};
 use crate::rig::{Card, Chase, Chased, Clocks, Load, Moved, Place, Rig, RigError, Route, Stream};
 use chase::Ring;
+pub(crate) use claims::CudaClaims;
 use copy::HostMemory;
 use functions::Functions;
 
