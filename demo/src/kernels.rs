@@ -84,6 +84,26 @@ pub(crate) const STRIDE: Kernel = Kernel {
     ptx: include_str!("../../kernels/stride.ptx"),
     entry: "gpumem_stride",
 };
+/// Takes a known time.
+pub(crate) const SPIN: Kernel = Kernel {
+    ptx: include_str!("../../kernels/spin.ptx"),
+    entry: "gpumem_spin",
+};
+/// Computes on words for a while.
+pub(crate) const COMPUTE: Kernel = Kernel {
+    ptx: include_str!("../../kernels/compute.ptx"),
+    entry: "gpumem_compute",
+};
+/// Adds to fields of records.
+pub(crate) const FIELDS: Kernel = Kernel {
+    ptx: include_str!("../../kernels/fields.ptx"),
+    entry: "gpumem_fields",
+};
+/// Touches managed memory page by page.
+pub(crate) const TOUCH: Kernel = Kernel {
+    ptx: include_str!("../../kernels/touch.ptx"),
+    entry: "gpumem_touch",
+};
 
 #[cfg(test)]
 mod tests {
@@ -92,7 +112,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    const ALL: [Kernel; 15] = [
+    const ALL: [Kernel; 19] = [
         FILL,
         CHECK,
         WORK,
@@ -108,6 +128,10 @@ mod tests {
         MULTIPLY_ADD,
         NUMBERS,
         STRIDE,
+        SPIN,
+        COMPUTE,
+        FIELDS,
+        TOUCH,
     ];
 
     fn folder() -> PathBuf {

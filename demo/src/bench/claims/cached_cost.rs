@@ -15,14 +15,16 @@ pub(super) const CACHED_COST: Claim = Claim {
     name: "cached-cost",
     words: "An allocation from a caching allocator takes microseconds or less.",
     source: "courses",
-    method: "10,000 times allocating and freeing 1 MiB by gpumem-alloc, whose cache has it; the mean by the host's clock. \
-             No driver is called, so it is the same without a GPU.",
+    method: "2,000 times allocating and freeing 1 MiB by gpumem-alloc, whose cache has it; the mean by the host's clock, the \
+             best of five. No driver is called, so it is the same without a GPU.",
     needs: Needs::Allocator,
     guess_ms: 50,
     measure,
 };
 
-const ROUNDS: u32 = 10_000;
+const ROUNDS: u32 = 2_000;
+/// Batches of a sample, of which the fastest counts: others on the host hold up some.
+const BATCHES: u32 = 5;
 const BYTES: usize = MIB as usize;
 /// The most microseconds that are "microseconds".
 const MOST_US: f64 = 10.0;
@@ -34,11 +36,15 @@ fn measure(bench: &mut Bench<'_>) -> Result<Found, Stop> {
     };
     let allocator = Allocator::new(bench.device.clone(), config).map_err(failed)?;
     let samples = bench.repeat_on_device(|_| {
-        let began = Instant::now();
-        for _ in 0..ROUNDS {
-            drop(allocator.alloc::<u8>(BYTES, Stream::DEFAULT)?);
+        let mut best = f64::INFINITY;
+        for _ in 0..BATCHES {
+            let began = Instant::now();
+            for _ in 0..ROUNDS {
+                drop(allocator.alloc::<u8>(BYTES, Stream::DEFAULT)?);
+            }
+            best = best.min(began.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS));
         }
-        Ok(began.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS))
+        Ok(best)
     })?;
     let pair = figure("allocating and freeing 1 MiB", "µs", &samples)?;
     Ok(Found {

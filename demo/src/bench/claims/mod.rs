@@ -9,17 +9,25 @@
 mod bench;
 mod cached_cost;
 mod coalescing;
+mod empty_cache;
 #[cfg(test)]
 mod fake;
 mod figure;
+mod free_waits;
+mod malloc_async;
 mod malloc_cost;
+mod malloc_threads;
+mod managed;
+mod naive_loop;
 mod perform;
 mod pinned;
 mod report;
 mod run;
+mod soa_aos;
 #[cfg(test)]
 mod tests;
 mod text;
+mod three_streams;
 mod verdict;
 
 use super::error::Stop;
@@ -56,12 +64,22 @@ enum Needs {
 }
 
 /// Every claim, in the order of the table.
-static CLAIMS: [Claim; 5] = [
+static CLAIMS: [Claim; 15] = [
     malloc_cost::MALLOC_COST,
     cached_cost::CACHED_COST,
+    malloc_threads::MALLOC_THREADS,
+    free_waits::FREE_WAITS,
+    malloc_async::MALLOC_ASYNC,
+    naive_loop::NAIVE_LOOP,
+    empty_cache::EMPTY_CACHE,
     pinned::PINNED_COPIES,
     pinned::PAGEABLE_ASYNC,
+    three_streams::THREE_STREAMS,
     coalescing::COALESCING,
+    soa_aos::SOA_AOS,
+    managed::FIRST_TOUCH,
+    managed::PREFETCH,
+    managed::MIGRATION,
 ];
 
 /// Returns the names of all claims, for the command line.

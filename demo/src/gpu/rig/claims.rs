@@ -3,6 +3,9 @@
 mod accesses;
 mod allocations;
 mod copies;
+mod managed;
+mod pipeline;
+mod program;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -11,6 +14,7 @@ use std::time::Instant;
 
 use cudarc::driver::result::stream::StreamKind;
 use cudarc::driver::{CudaContext, DriverError, result, sys};
+use gpumem_alloc::ManagedBuffer;
 use gpumem_alloc::device::Device;
 
 use super::{Arena, Event, Pinned, REPORT_WORDS, attributes};
@@ -20,6 +24,7 @@ use crate::kernels::{Kernel, READ, WRITE};
 use crate::rig::claims::ClaimRig;
 use crate::rig::{Card, RigError};
 use copies::HostMemory;
+use program::Program;
 
 /// Threads of a block, and blocks of an SM, of kernels that access device memory.
 const THREADS: u32 = 256;
@@ -38,6 +43,8 @@ pub(crate) struct CudaClaims {
     context: Arc<CudaContext>,
     modules: Modules,
     functions: HashMap<&'static str, sys::CUfunction>,
+    /// Before the stream, whose handle its allocator has.
+    program: Option<Program>,
     /// The kernels' report, in pinned memory of the host.
     report: Pinned,
     stream: ClaimStream,
@@ -46,8 +53,9 @@ pub(crate) struct CudaClaims {
     memory: Option<Arena>,
     contents: Contents,
     host: Option<HostMemory>,
-    // Last, because its context has to outlive what is above.
-    _device: Device,
+    managed: Option<ManagedBuffer<u32>>,
+    /// Last, because its context has to outlive what is above.
+    device: Device,
 }
 
 /// What is in the device memory.
@@ -116,8 +124,10 @@ impl CudaClaims {
             memory: None,
             contents: Contents::Unknown,
             host: None,
+            managed: None,
+            program: None,
             context,
-            _device: device,
+            device,
         })
     }
 
@@ -155,33 +165,72 @@ impl CudaClaims {
         Ok(self.memory.insert(arena).address)
     }
 
-    /// Queues a kernel of as many threads as fill the device.
-    fn launch(&self, function: sys::CUfunction, args: &mut [*mut c_void]) -> Result<(), DriverError> {
-        let blocks = self.card.sms.saturating_mul(BLOCKS);
+    /// Queues a kernel of so many blocks and threads.
+    fn launch(
+        &self,
+        stream: &ClaimStream,
+        function: sys::CUfunction,
+        (blocks, threads): (u32, u32),
+        args: &mut [*mut c_void],
+    ) -> Result<(), DriverError> {
         // SAFETY: the function belongs to a module of this object; `args` has as many values, of the same widths, as the kernel has
         // parameters, and the driver copies them before it returns; addresses among them are those of memory of this object.
-        unsafe { result::launch_kernel(function, (blocks, 1, 1), (THREADS, 1, 1), 0, self.stream.0, args) }
+        unsafe { result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream.0, args) }
     }
 
-    /// Runs a kernel that reports the threads that found wrong data, and returns how long it took by the device's clock.
+    /// Returns the blocks and threads that fill the device.
+    fn whole(&self) -> (u32, u32) {
+        (self.card.sms.saturating_mul(BLOCKS), THREADS)
+    }
+
+    /// Runs a kernel that fills the device and reports the threads that found wrong data, and returns how long it took by the
+    /// device's clock.
     fn timed(&self, doing: &'static str, function: sys::CUfunction, args: &mut [*mut c_void]) -> Result<u64, RigError> {
-        // SAFETY: the report has this word, and no kernel that uses it is running.
-        unsafe { self.report.address.cast::<u64>().write_volatile(0) };
+        self.timed_as(doing, function, self.whole(), args)
+    }
+
+    /// The same with so many blocks and threads.
+    fn timed_as(
+        &self,
+        doing: &'static str,
+        function: sys::CUfunction,
+        shape: (u32, u32),
+        args: &mut [*mut c_void],
+    ) -> Result<u64, RigError> {
+        self.clear_report();
         let [before, after] = &self.events;
         let mut run = || -> Result<u64, DriverError> {
             self.record(before)?;
-            self.launch(function, args)?;
+            self.launch(&self.stream, function, shape, args)?;
             self.record(after)?;
             after.ns_since(before)
         };
         let ns = run().map_err(while_doing(doing))?;
-        // SAFETY: as above: the last event is behind the kernel.
-        match unsafe { self.report.address.cast::<u64>().read_volatile() } {
+        match self.read_report() {
             0 => Ok(ns),
             wrong => Err(RigError(format!(
                 "{doing}: {wrong} threads found other data than was written"
             ))),
         }
+    }
+
+    /// Queues a kernel of one thread that takes `ns` nanoseconds and writes 8 bytes to `address`.
+    fn spin(&self, spin: sys::CUfunction, ns: u64, address: u64) -> Result<(), DriverError> {
+        let (mut ns, mut block, mut report) = (ns, address, self.report.on_device());
+        let mut args = [arg(&mut ns), arg(&mut block), arg(&mut report)];
+        self.launch(&self.stream, spin, (1, 1), &mut args)
+    }
+
+    /// Sets the first word of the report to 0. No kernel is running.
+    fn clear_report(&self) {
+        // SAFETY: the report has this word, and no kernel that uses it is running.
+        unsafe { self.report.address.cast::<u64>().write_volatile(0) };
+    }
+
+    /// Returns the first word of the report. No kernel is running.
+    fn read_report(&self) -> u64 {
+        // SAFETY: the report has this word, and no kernel that uses it is running.
+        unsafe { self.report.address.cast::<u64>().read_volatile() }
     }
 
     fn record(&self, event: &Event) -> Result<(), DriverError> {
@@ -224,5 +273,7 @@ impl ClaimRig for CudaClaims {
         self.memory = None;
         self.contents = Contents::Unknown;
         self.host = None;
+        self.managed = None;
+        self.program = None;
     }
 }

@@ -7,7 +7,7 @@ use cudarc::driver::{DriverError, result};
 use super::{Contents, CudaClaims, ns_since};
 use crate::gpu::rig::Pinned;
 use crate::gpu::while_doing;
-use crate::rig::claims::{Copied, Copies};
+use crate::rig::claims::{Copied, Copies, Pipeline};
 use crate::rig::{RigError, Route};
 
 /// Bytes of each kind of host memory.
@@ -23,14 +23,14 @@ pub(super) struct HostMemory {
 }
 
 impl HostMemory {
-    fn slice(&mut self, route: Route, bytes: usize) -> Option<&mut [u8]> {
-        let all = match route {
+    /// Returns the first bytes of one of them, if it has so many.
+    pub(super) fn part(&mut self, pinned: bool, bytes: usize) -> Option<&mut [u8]> {
+        let all = match pinned {
             // SAFETY: pinned memory of this object, of this length; no copy is under way when this is called.
-            Route::PinnedToDevice | Route::DeviceToPinned => unsafe {
+            true => unsafe {
                 std::slice::from_raw_parts_mut(self.pinned.address.as_ptr().cast::<u8>(), self.pinned.bytes)
             },
-            Route::PageableToDevice | Route::DeviceToPageable => self.pageable.as_mut_slice(),
-            Route::DeviceToDevice => return None,
+            false => self.pageable.as_mut_slice(),
         };
         all.get_mut(..bytes)
     }
@@ -41,17 +41,16 @@ impl Copies for CudaClaims {
         let refused = || RigError(format!("a copy of {bytes} bytes does not fit into what there is"));
         let device = self.memory(bytes)?;
         self.contents = Contents::Unknown;
-        let mut host = match self.host.take() {
-            Some(host) => host,
-            None => HostMemory {
-                pinned: Pinned::new(&self.context, HOST_BYTES)?,
-                // Other than 0, so that every page is there before it is measured.
-                pageable: vec![1; HOST_BYTES],
-            },
+        let (pinned, to_host) = match route {
+            Route::PinnedToDevice => (true, false),
+            Route::DeviceToPinned => (true, true),
+            Route::PageableToDevice => (false, false),
+            Route::DeviceToPageable => (false, true),
+            Route::DeviceToDevice => return Err(refused()),
         };
-        let to_host = matches!(route, Route::DeviceToPinned | Route::DeviceToPageable);
-        let part = usize::try_from(bytes).ok().and_then(|bytes| host.slice(route, bytes));
-        let part = part.ok_or_else(refused)?;
+        let mut host = self.host_memory()?;
+        let size = usize::try_from(bytes).map_err(|_| refused())?;
+        let part = host.part(pinned, size).ok_or_else(refused)?;
         // Both ends are set before: what arrives is what was sent, and not what was there.
         part.fill(if to_host { !CONTENTS } else { CONTENTS });
         let copied = self.copy_timed(device, part, to_host, bytes);
@@ -66,9 +65,29 @@ impl Copies for CudaClaims {
             false => Err(RigError("a copy brought other data than was sent".to_owned())),
         }
     }
+
+    fn compute(&mut self, bytes: u64, rounds: u32) -> Result<u64, RigError> {
+        self.compute_timed(bytes, rounds)
+    }
+
+    fn pipeline(&mut self, pipeline: Pipeline) -> Result<u64, RigError> {
+        self.run_pipeline(pipeline)
+    }
 }
 
 impl CudaClaims {
+    /// Takes the host's memory, which is allocated when it is first needed.
+    pub(super) fn host_memory(&mut self) -> Result<HostMemory, RigError> {
+        Ok(match self.host.take() {
+            Some(host) => host,
+            None => HostMemory {
+                pinned: Pinned::new(&self.context, HOST_BYTES)?,
+                // Other than 0, so that every page is there before it is measured.
+                pageable: vec![1; HOST_BYTES],
+            },
+        })
+    }
+
     fn copy_timed(&self, device: u64, host: &mut [u8], to_host: bool, bytes: u64) -> Result<Copied, DriverError> {
         let before = if to_host { CONTENTS } else { !CONTENTS };
         // SAFETY: the device's memory has this many bytes, and lives until the synchronisation.
