@@ -18,7 +18,7 @@ use crate::pattern::Checked;
 use modules::Modules;
 
 pub(crate) use driver_memory::DriverMemory;
-pub(crate) use rig::CudaRig;
+pub(crate) use rig::{CudaClaims, CudaRig};
 
 /// Threads per block and blocks per grid: enough to fill any GPU. The kernels stride over the rest.
 const BLOCK: u32 = 256;

@@ -74,6 +74,36 @@ pub(crate) const MULTIPLY_ADD: Kernel = Kernel {
     ptx: include_str!("../../kernels/multiply_add.ptx"),
     entry: "gpumem_multiply_add",
 };
+/// Writes to each word its index.
+pub(crate) const NUMBERS: Kernel = Kernel {
+    ptx: include_str!("../../kernels/numbers.ptx"),
+    entry: "gpumem_numbers",
+};
+/// Reads words with a stride from thread to thread.
+pub(crate) const STRIDE: Kernel = Kernel {
+    ptx: include_str!("../../kernels/stride.ptx"),
+    entry: "gpumem_stride",
+};
+/// Takes a known time.
+pub(crate) const SPIN: Kernel = Kernel {
+    ptx: include_str!("../../kernels/spin.ptx"),
+    entry: "gpumem_spin",
+};
+/// Computes on words for a while.
+pub(crate) const COMPUTE: Kernel = Kernel {
+    ptx: include_str!("../../kernels/compute.ptx"),
+    entry: "gpumem_compute",
+};
+/// Adds to fields of records.
+pub(crate) const FIELDS: Kernel = Kernel {
+    ptx: include_str!("../../kernels/fields.ptx"),
+    entry: "gpumem_fields",
+};
+/// Touches managed memory page by page.
+pub(crate) const TOUCH: Kernel = Kernel {
+    ptx: include_str!("../../kernels/touch.ptx"),
+    entry: "gpumem_touch",
+};
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +112,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
 
-    const ALL: [Kernel; 13] = [
+    const ALL: [Kernel; 19] = [
         FILL,
         CHECK,
         WORK,
@@ -96,6 +126,12 @@ mod tests {
         READ_L1,
         READ_SHARED,
         MULTIPLY_ADD,
+        NUMBERS,
+        STRIDE,
+        SPIN,
+        COMPUTE,
+        FIELDS,
+        TOUCH,
     ];
 
     fn folder() -> PathBuf {

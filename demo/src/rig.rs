@@ -2,6 +2,7 @@
 //! working set.
 
 mod card;
+pub(crate) mod claims;
 
 pub use card::{Card, Peer};
 

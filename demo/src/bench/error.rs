@@ -13,6 +13,9 @@ pub enum BenchError {
     /// The device cannot be used.
     #[error("{0}. This benchmark measures a GPU and needs one")]
     NoDevice(String),
+    /// The device cannot be used, and some of what was asked for needs none.
+    #[error("{0}. Claims that need no GPU are checked with --device sim")]
+    NoGpu(String),
     /// The budget is too small to measure anything beyond the L2 cache of common cards.
     #[error("a budget of {} is too small: at least {} are needed", bytes_to_pib(*asked), bytes_to_pib(*least))]
     TooSmall {
@@ -85,7 +88,7 @@ impl BenchError {
         match self {
             BenchError::OutputClosed | BenchError::Tie(TieError::ParentGone) => 0,
             BenchError::TooSmall { .. } | BenchError::TooLarge { .. } | BenchError::DeviceFull { .. } => 2,
-            BenchError::NoDevice(_) => 3,
+            BenchError::NoDevice(_) | BenchError::NoGpu(_) => 3,
             BenchError::Device(_) | BenchError::Tie(_) | BenchError::Output(_) => 1,
         }
     }

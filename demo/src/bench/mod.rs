@@ -3,13 +3,14 @@
 mod args;
 mod budget;
 mod cache;
+pub mod claims;
 mod error;
 pub mod hierarchy;
 pub mod protocol;
 mod run;
 mod watch;
 
-pub use args::{Bench, HierarchyArgs};
+pub use args::{Bench, ClaimsArgs, HierarchyArgs};
 pub use cache::CacheError;
 pub use error::BenchError;
 pub use run::main;

@@ -1,14 +1,14 @@
 //! The lines that a steered benchmark writes to stdout.
 //!
 //! Output: one JSON object per line ([`Line`]), each with `"schema":"gpumem-bench/1"`, the benchmark's name and a `"type"`: `start`
-//! once, then `progress` lines, and as the last line either `hierarchy`, with the report, or `error`. A benchmark that is told
+//! once, then `progress` lines, and as the last line either `hierarchy` or `claims`, with the report, or `error`. A benchmark that is told
 //! to quit, loses its parent or is stopped by a signal ends without a result. Within one schema number fields are only added.
 //!
 //! Input: `quit` ends it, and so does the end of input, which means that the parent is gone. Other lines are ignored.
 
 use serde::{Deserialize, Serialize};
 
-use super::hierarchy::Report;
+use super::{claims, hierarchy};
 
 /// The schema named in every line. Readers refuse other schemas.
 pub const SCHEMA: &str = "gpumem-bench/1";
@@ -39,13 +39,18 @@ pub enum Body {
     /// Last line of a finished `bench hierarchy`.
     Hierarchy {
         /// What was measured.
-        report: Box<Report>,
+        report: Box<hierarchy::Report>,
         /// The file that keeps it, if any.
         #[serde(default)]
         kept: Option<String>,
         /// Why it could not be kept, if that was asked for.
         #[serde(default)]
         not_kept: Option<String>,
+    },
+    /// Last line of a finished `bench claims`.
+    Claims {
+        /// What was checked.
+        report: Box<claims::Report>,
     },
     /// Last line of a benchmark that could not go on.
     Error {

@@ -8,6 +8,7 @@ use gpumem_text::clean;
 
 use super::args::{Bench, HierarchyArgs};
 use super::budget::budget;
+use super::claims;
 use super::error::{BenchError, Stop};
 use super::hierarchy::{Report, keep, measure};
 use super::protocol::{Body, Start};
@@ -25,31 +26,43 @@ const HIERARCHY: &str = "hierarchy";
 /// Runs a benchmark as the process's only task, on stdin, stdout and stderr. SIGTERM, SIGINT and SIGHUP end it within a second, and
 /// so does the death of its parent when steered. Returns the exit code, which is that of demos ([`crate::exit_code`]).
 pub fn main(bench: &Bench) -> u8 {
-    let Bench::Hierarchy(args) = bench;
-    match run(args) {
+    let (name, done) = match bench {
+        Bench::Hierarchy(args) => (HIERARCHY, run(args)),
+        Bench::Claims(args) => (
+            claims::NAME,
+            listen(args.steer, args.parent).and_then(|control| claims::run(args, &control)),
+        ),
+    };
+    match done {
         Ok(()) => 0,
         Err(Stop::End(End::Signal(signal))) => 128u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
         Err(Stop::End(End::Quit | End::ParentGone)) => 0,
         Err(Stop::Error(error)) => {
             if error.exit_code() != 0 {
                 // If stderr is closed, no one wants the message.
-                let _ = writeln!(std::io::stderr(), "gpumem-tui bench {HIERARCHY}: {error}");
+                let _ = writeln!(std::io::stderr(), "gpumem-tui bench {name}: {error}");
             }
             error.exit_code()
         }
     }
 }
 
-fn run(args: &HierarchyArgs) -> Result<(), Stop> {
-    if args.steer {
-        die_with_parent(args.parent).map_err(BenchError::from)?;
+/// Begins to listen to signals, and to the parent if that steers.
+fn listen(steer: bool, parent: Option<u32>) -> Result<Control, Stop> {
+    if steer {
+        die_with_parent(parent).map_err(BenchError::from)?;
     }
-    let input: Option<Box<dyn BufRead + Send>> = match args.steer {
+    let input: Option<Box<dyn BufRead + Send>> = match steer {
         true => Some(Box::new(BufReader::new(std::io::stdin()))),
         false => None,
     };
     let (control, signals) = Control::new(input);
     listen_to_signals(signals).map_err(BenchError::Output)?;
+    Ok(control)
+}
+
+fn run(args: &HierarchyArgs) -> Result<(), Stop> {
+    let control = listen(args.steer, args.parent)?;
     let mut out = stdout();
     let mut lines = Lines::new(&mut out, HIERARCHY);
     let done = perform(args, &control, &mut lines);
@@ -111,9 +124,14 @@ fn perform(args: &HierarchyArgs, control: &Control, lines: &mut Lines<'_>) -> Re
     };
     let mut report = measure(&mut rig, bytes, &mut watcher)?;
     report.load_ms = Some(load_ns as f64 / 1e6);
-    // A clock before 1970 has no date to give.
-    report.date = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    report.date = date();
     Ok(report)
+}
+
+/// Returns the date in seconds since 1970-01-01 UTC.
+pub(super) fn date() -> u64 {
+    // A clock before 1970 has no date to give.
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

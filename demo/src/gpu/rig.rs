@@ -2,6 +2,7 @@
 
 mod attributes;
 mod chase;
+mod claims;
 mod copy;
 mod event;
 mod functions;
@@ -20,6 +21,7 @@ use super::{GpuError, while_doing};
 use crate::kernels::CHAIN;
 use crate::rig::{Card, Chase, Chased, Clocks, Load, Moved, Place, Rig, RigError, Route, Stream};
 use chase::Ring;
+pub(crate) use claims::CudaClaims;
 use copy::HostMemory;
 use event::Event;
 use functions::Functions;

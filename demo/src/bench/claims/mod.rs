@@ -1,0 +1,88 @@
+//! `bench claims`: what courses claim about GPU memory, checked on a machine.
+//!
+//! Each claim is a small benchmark with a verdict, which is a pure function of its figures. A claim is added in its own file here
+//! and as a row of [`CLAIMS`]. What a claim needs of a GPU is a method of [`crate::rig::claims`].
+//!
+//! The card is calibrated before and after each claim by the time of the same kernel. Where the two differ by more than 20 %, or the
+//! samples of a figure differ too much from each other, others keep the card busy and there is no verdict.
+
+mod bench;
+mod cached_cost;
+mod coalescing;
+mod empty_cache;
+#[cfg(test)]
+mod fake;
+mod figure;
+mod free_waits;
+mod malloc_async;
+mod malloc_cost;
+mod malloc_threads;
+mod managed;
+mod naive_loop;
+mod perform;
+mod pinned;
+mod report;
+mod run;
+mod soa_aos;
+#[cfg(test)]
+mod tests;
+mod text;
+mod three_streams;
+mod verdict;
+
+use super::error::Stop;
+use bench::{Bench, Found};
+
+pub use figure::Figure;
+pub use report::{Place, Report, Row, SCHEMA, Verdict};
+pub(super) use run::{NAME, run};
+
+/// A claim and its benchmark.
+#[derive(Debug)]
+struct Claim {
+    /// Its name on the command line, at most 16 characters.
+    name: &'static str,
+    /// The claim in the words of courses.
+    words: &'static str,
+    /// Where it comes from.
+    source: &'static str,
+    /// How it is measured, in a sentence or two.
+    method: &'static str,
+    needs: Needs,
+    /// How long it takes on a large card, in milliseconds.
+    guess_ms: u64,
+    measure: fn(&mut Bench<'_>) -> Result<Found, Stop>,
+}
+
+/// What a claim's benchmark needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// A GPU.
+    Gpu,
+    /// gpumem-alloc on a GPU or on the simulated device.
+    Allocator,
+}
+
+/// Every claim, in the order of the table.
+static CLAIMS: [Claim; 15] = [
+    malloc_cost::MALLOC_COST,
+    cached_cost::CACHED_COST,
+    malloc_threads::MALLOC_THREADS,
+    free_waits::FREE_WAITS,
+    malloc_async::MALLOC_ASYNC,
+    naive_loop::NAIVE_LOOP,
+    empty_cache::EMPTY_CACHE,
+    pinned::PINNED_COPIES,
+    pinned::PAGEABLE_ASYNC,
+    three_streams::THREE_STREAMS,
+    coalescing::COALESCING,
+    soa_aos::SOA_AOS,
+    managed::FIRST_TOUCH,
+    managed::PREFETCH,
+    managed::MIGRATION,
+];
+
+/// Returns the names of all claims, for the command line.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    CLAIMS.iter().map(|claim| claim.name)
+}

@@ -1,0 +1,88 @@
+//! The report as text of 80 columns.
+
+use gpumem_text::units::bytes_to_pib;
+
+use super::figure::{Figure, number, range};
+use super::report::{Place, Report, Row};
+use crate::paragraph::paragraph;
+
+/// Columns of a line.
+const WIDTH: usize = 80;
+/// Columns of a name and of a figure.
+const NAME: usize = 16;
+const SHORT: usize = 20;
+const INDENT: &str = "  ";
+
+impl Report {
+    /// Returns the report as text: a line for each claim, or all that is known of it.
+    pub(super) fn text(&self, explained: bool) -> String {
+        let mut text = self.heading();
+        for row in &self.rows {
+            if explained {
+                text.push('\n');
+            }
+            text += &line(row);
+            if explained {
+                explain(row, &mut text);
+            }
+        }
+        text
+    }
+
+    fn heading(&self) -> String {
+        let mut text = String::new();
+        let words = match &self.card {
+            Some(card) => format!(
+                "{}, driver {}: at most {} of its memory, {:.0} s",
+                card.name,
+                card.driver,
+                bytes_to_pib(self.budget),
+                self.duration_ms as f64 / 1e3
+            ),
+            None => "SIMULATED: no GPU. Bytes are counted as on a GPU, times are those of a model.".to_owned(),
+        };
+        paragraph(&mut text, "", &words, WIDTH);
+        text
+    }
+}
+
+/// Returns the line of a claim, cut to 80 columns.
+fn line(row: &Row) -> String {
+    let simulated = match (row.place, row.short.is_empty()) {
+        (Place::Simulated, false) => "SIMULATED ",
+        _ => "",
+    };
+    let short = if row.short.is_empty() { "-" } else { &row.short };
+    let line = format!("{:<NAME$} {short:<SHORT$} {simulated}{}", row.name, row.verdict);
+    match line.char_indices().nth(WIDTH) {
+        None => line + "\n",
+        Some(_) => line.chars().take(WIDTH - 1).chain(['…', '\n']).collect(),
+    }
+}
+
+fn explain(row: &Row, text: &mut String) {
+    paragraph(
+        text,
+        &format!("{INDENT}claim    "),
+        &format!("{} ({})", row.claim, row.source),
+        WIDTH,
+    );
+    paragraph(text, &format!("{INDENT}measured "), &row.method, WIDTH);
+    for figure in &row.figures {
+        paragraph(text, &format!("{INDENT}figure   "), &figure_text(figure), WIDTH);
+    }
+    paragraph(text, &format!("{INDENT}verdict  "), &row.verdict.to_string(), WIDTH);
+}
+
+fn figure_text(figure: &Figure) -> String {
+    let median = range(figure.median, figure.median, &figure.unit);
+    match figure.samples {
+        1 => format!("{}: {median}", figure.what),
+        samples => format!(
+            "{}: {median} ({} to {}, {samples} samples)",
+            figure.what,
+            number(figure.least),
+            number(figure.most)
+        ),
+    }
+}
