@@ -30,6 +30,8 @@ pub(super) fn line(text: &str) -> Option<DemoEvent> {
             let not_kept = not_kept.as_deref().map(clean);
             DemoEvent::Bench(BenchEvent::Hierarchy(Box::new(hierarchy(&report)), not_kept))
         }
+        // The dashboard runs no other benchmark.
+        Body::Claims { .. } => return None,
         Body::Error { message, exit_code } => DemoEvent::GaveUp {
             text: clean(&message),
             exit_code,
