@@ -4,7 +4,7 @@
 mod card;
 pub(crate) mod claims;
 
-pub use card::Card;
+pub use card::{Card, Peer};
 
 /// A device to measure. Every call waits for its work, which takes less than half a second, so that the caller can stop between
 /// two calls.
@@ -31,10 +31,12 @@ pub(crate) trait Rig {
 /// Where a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
-    /// Shared memory of one SM; a node takes 8 bytes.
+    /// Shared memory of one SM; a node takes [`WORD`] bytes.
     Shared,
     /// The device's memory, behind its caches; a node takes a line of [`LINE`] bytes.
     Device,
+    /// Memory of a peer GPU, by its number; nodes as in `Device`.
+    Peer(u32),
     /// Pinned memory of the host, mapped for the device; nodes as in `Device`.
     PinnedHost,
 }
@@ -43,14 +45,14 @@ pub(crate) enum Place {
 pub(crate) const LINE: u32 = 128;
 
 /// Bytes of a node in shared memory.
-pub(crate) const WORD: u32 = 8;
+pub(crate) const WORD: u32 = 4;
 
 impl Place {
     /// Returns the bytes from one node to the next.
     pub(crate) fn stride(self) -> u32 {
         match self {
             Place::Shared => WORD,
-            Place::Device | Place::PinnedHost => LINE,
+            Place::Device | Place::Peer(_) | Place::PinnedHost => LINE,
         }
     }
 }
@@ -79,9 +81,7 @@ pub(crate) enum Load {
     Cg,
     /// `ld.shared.u32` of an address.
     Shared,
-    /// `ld.shared.u64` of an address.
-    SharedWide,
-    /// `ld.shared.u32` of an index.
+    /// `ld.shared.u32` of an index, from which the address is computed.
     SharedIndex,
 }
 
@@ -92,7 +92,6 @@ impl Load {
             Load::Ca => "ld.global.ca.u64",
             Load::Cg => "ld.global.cg.u64",
             Load::Shared => "ld.shared.u32",
-            Load::SharedWide => "ld.shared.u64",
             Load::SharedIndex => "ld.shared.u32, indexed",
         }
     }
@@ -151,6 +150,10 @@ pub(crate) enum Stream {
 pub(crate) enum Route {
     /// Within device memory.
     DeviceToDevice,
+    /// From a peer GPU, by its number, to the device (`cuMemcpyPeerAsync`).
+    PeerToDevice(u32),
+    /// From the device to a peer GPU.
+    DeviceToPeer(u32),
     /// From pinned memory of the host to the device.
     PinnedToDevice,
     /// From the device to pinned memory of the host.

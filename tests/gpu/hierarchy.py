@@ -11,13 +11,15 @@ each check; exit code 1 if one failed. Nothing else may start or end on that GPU
 
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
-# Level, unit, figure: to be met within 15 %.
+# Level, unit, figure: to be met within 15 %. The figure of shared memory includes index arithmetic.
 H100 = [
     ("l1", "cycles", 34.0),
     ("shared", "cycles", 29.0),
@@ -61,13 +63,23 @@ ENVIRONMENT = {**os.environ, "CUDA_CACHE_DISABLE": "1"}
 
 
 def measure(program, gpu):
+    with tempfile.TemporaryDirectory() as cache:
+        return measure_with(program, gpu, pathlib.Path(cache))
+
+
+def measure_with(program, gpu, cache):
     began = time.monotonic()
-    done = subprocess.run(command(program, gpu, "--json"), env=ENVIRONMENT, capture_output=True, text=True)
+    environment = {**ENVIRONMENT, "XDG_CACHE_HOME": str(cache)}
+    done = subprocess.run(command(program, gpu, "--json"), env=environment, capture_output=True, text=True)
     check("bench hierarchy ends well", done.returncode == 0, f"exit code {done.returncode} {done.stderr.strip()}")
     if done.returncode != 0:
         sys.exit(1)
     print(f"it took {time.monotonic() - began:.1f} s")
-    return json.loads(done.stdout)
+    report = json.loads(done.stdout)
+    kept = list((cache / "gpumem").iterdir())
+    same = len(kept) == 1 and json.loads(kept[0].read_text()) == report
+    check("the report is kept, for its user only", same and kept[0].stat().st_mode & 0o777 == 0o600, kept)
+    return report
 
 
 def table(report):
@@ -93,16 +105,21 @@ def compare(report):
     card = report["card"]
     if card["compute_capability"] == [9, 0] and 48 <= card["l2_bytes"] / 2**20 <= 52:
         for rung, unit, wanted in H100:
-            found = levels[rung]["latency"][unit]
+            latency = levels[rung]["other_latencies"][0] if rung == "shared" else levels[rung]["latency"]
+            found = latency[unit]
             off = found / wanted - 1
             check(f"{rung} within 15 % of {wanted} {unit}", abs(off) <= TOLERANCE, f"{found:.1f} {unit}, {off:+.1%}")
     order = [levels[rung]["latency"]["ns"] for rung in ("l1", "l2-near", "device", "pinned-host")]
     check("each level is slower than the one above", order == sorted(order), order)
+    for level in report["levels"]:
+        if level["rung"] == "peer" and level["latency"]:
+            found = level["latency"]["ns"]
+            check(f"peer GPU {level['peer']} is slower than device memory", found > levels["device"]["latency"]["ns"], f"{found:.0f} ns")
     rates = {b["what"]: b["gb_per_s"] for b in levels["device"]["bandwidths"]}
     driver = rates.pop("driver copy")
     for what, rate in rates.items():
         check(f"{what} within 10 % of the driver's copy, or faster", rate >= 0.9 * driver, f"{rate:.0f} of {driver:.0f} GB/s")
-    check("kernels are loaded in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
+    check("the first kernel is loaded and has run in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
 
 
 def ends(program, gpu, before):

@@ -27,9 +27,12 @@ pub struct HierarchyArgs {
     // It needs its own id: `gpumem-tui` has another `--device`.
     #[arg(id = "bench_device", long = "device", value_name = "N", default_value = "0", allow_hyphen_values = true, value_parser = parse_device)]
     pub device: u32,
-    /// Most device memory to use besides the context: 512M, 2G [default: 1G, and at most a quarter of what is free]
+    /// Most memory to use on the GPU, and on one peer at a time, besides contexts: 512M, 2G [default: 1G, and at most a quarter of what is free]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = |text: &str| parse_bytes(text))]
     pub budget: Option<u64>,
+    /// Do not keep the report in the cache folder, where the dashboard finds it
+    #[arg(long)]
+    pub no_save: bool,
     /// Read commands from stdin: quit. The benchmark ends with stdin
     #[arg(long, requires = "json")]
     pub steer: bool,

@@ -2,6 +2,7 @@
 
 mod args;
 mod budget;
+mod cache;
 pub mod claims;
 mod error;
 pub mod hierarchy;
@@ -10,5 +11,6 @@ mod run;
 mod watch;
 
 pub use args::{Bench, ClaimsArgs, HierarchyArgs};
+pub use cache::CacheError;
 pub use error::BenchError;
 pub use run::main;

@@ -40,6 +40,12 @@ pub enum Body {
     Hierarchy {
         /// What was measured.
         report: Box<hierarchy::Report>,
+        /// The file that keeps it, if any.
+        #[serde(default)]
+        kept: Option<String>,
+        /// Why it could not be kept, if that was asked for.
+        #[serde(default)]
+        not_kept: Option<String>,
     },
     /// Last line of a finished `bench claims`.
     Claims {
@@ -65,7 +71,7 @@ pub struct Start {
     pub device: String,
     /// The device's UUID as NVML writes it.
     pub uuid: String,
-    /// Bytes of device memory that the benchmark will not exceed, besides its context.
+    /// Bytes of memory that the benchmark will not exceed on the device, and on one peer at a time, besides contexts.
     pub budget: u64,
 }
 

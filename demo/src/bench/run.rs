@@ -4,12 +4,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpumem_alloc::device;
+use gpumem_text::clean;
 
 use super::args::{Bench, HierarchyArgs};
 use super::budget::budget;
 use super::claims;
 use super::error::{BenchError, Stop};
-use super::hierarchy::{Report, measure};
+use super::hierarchy::{Report, keep, measure};
 use super::protocol::{Body, Start};
 use super::watch::{Lines, ProgressLine, Watcher};
 use crate::blocking::stdout;
@@ -73,15 +74,31 @@ fn run(args: &HierarchyArgs) -> Result<(), Stop> {
         });
     }
     let report = done?;
+    // Before it is written: a reader may go away in the middle.
+    let (kept, not_kept) = match args.no_save {
+        true => (None, None),
+        false => match keep(&report) {
+            Ok(path) => (Some(clean(&path.display().to_string())), None),
+            Err(error) => (None, Some(error.to_string())),
+        },
+    };
+    if let Some(why) = &not_kept {
+        let _ = writeln!(
+            std::io::stderr(),
+            "gpumem-tui bench {HIERARCHY}: the report is not kept (--no-save does not try): {why}"
+        );
+    }
     if args.steer {
         lines.say(Body::Hierarchy {
             report: Box::new(report),
+            kept,
+            not_kept,
         })?;
         return Ok(());
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&report).map_err(std::io::Error::from)? + "\n",
-        false => report.text(),
+        false => report.text() + &kept.map_or_else(String::new, |path| format!("\nkept in {path}\n")),
     };
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
@@ -106,7 +123,7 @@ fn perform(args: &HierarchyArgs, control: &Control, lines: &mut Lines<'_>) -> Re
         lines: args.steer.then_some(lines),
     };
     let mut report = measure(&mut rig, bytes, &mut watcher)?;
-    report.load_ms = load_ns as f64 / 1e6;
+    report.load_ms = Some(load_ns as f64 / 1e6);
     report.date = date();
     Ok(report)
 }

@@ -4,11 +4,14 @@ mod attributes;
 mod chase;
 mod claims;
 mod copy;
+mod event;
 mod functions;
+mod memory;
+mod own_stream;
+mod peer;
 mod stream;
 
 use std::ffi::c_void;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,18 +19,23 @@ use cudarc::driver::{CudaContext, DriverError, result, sys};
 use gpumem_alloc::device::Device;
 
 use super::{GpuError, while_doing};
+use crate::kernels::CHAIN;
 use crate::rig::{Card, Chase, Chased, Clocks, Load, Moved, Place, Rig, RigError, Route, Stream};
 use chase::Ring;
 pub(crate) use claims::CudaClaims;
 use copy::HostMemory;
+use event::Event;
 use functions::Functions;
+use memory::{Arena, Pinned};
+use peer::PeerMemory;
 
 /// Words of the kernels' report; see `kernels/chase.cu`.
 const REPORT_WORDS: usize = 8;
 
-/// A CUDA device with the kernels of the benchmarks, and all memory that they use. Work runs on the legacy default stream.
+/// A CUDA device with the kernels of the benchmarks and all memory that they use. Work runs on the legacy default stream.
 ///
-/// The device's memory is one allocation of the budget's size, so that no measurement can take more.
+/// The device's memory is one allocation of the budget's size, so that no measurement can take more. Memory of a peer GPU is at most as
+/// much again, on one peer at a time.
 #[derive(Debug)]
 pub(crate) struct CudaRig {
     card: Card,
@@ -41,116 +49,15 @@ pub(crate) struct CudaRig {
     /// Bytes at the arena's beginning that hold the word that the reading kernels expect.
     filled: u64,
     host: Option<HostMemory>,
+    /// Memory of the peer that was measured last.
+    peer: Option<PeerMemory>,
     load_ns: u64,
     // Last, because its context has to outlive what is above.
     _device: Device,
 }
 
-/// The device's memory.
-#[derive(Debug)]
-struct Arena {
-    context: Arc<CudaContext>,
-    address: sys::CUdeviceptr,
-    bytes: u64,
-}
-
-impl Arena {
-    fn new(context: &Arc<CudaContext>, bytes: u64) -> Result<Arena, GpuError> {
-        // SAFETY: the context is current on this thread; nothing reads the memory before a kernel has written it.
-        let address = unsafe { result::malloc_sync(bytes as usize) }.map_err(while_doing("allocating the budget"))?;
-        Ok(Arena {
-            context: Arc::clone(context),
-            address,
-            bytes,
-        })
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // A context that is broken or gone has freed it already.
-        if self.context.synchronize().is_ok() {
-            // SAFETY: the address came from `malloc_sync` of this object, once, and no work uses it any more.
-            let _ = unsafe { result::free_sync(self.address) };
-        }
-    }
-}
-
-/// Pinned memory of the host, mapped for the device at the same address.
-#[derive(Debug)]
-struct Pinned {
-    context: Arc<CudaContext>,
-    address: NonNull<c_void>,
-    bytes: usize,
-}
-
-impl Pinned {
-    fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<Pinned, GpuError> {
-        let doing = "allocating pinned memory of the host";
-        // SAFETY: the context is current on this thread; the memory is zeroed below.
-        let address = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP) };
-        let address = NonNull::new(address.map_err(while_doing(doing))?)
-            .ok_or_else(|| while_doing(doing)(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)))?;
-        // SAFETY: the allocation is this long.
-        unsafe { address.as_ptr().cast::<u8>().write_bytes(0, bytes) };
-        Ok(Pinned {
-            context: Arc::clone(context),
-            address,
-            bytes,
-        })
-    }
-
-    /// Returns the address for the device: the same one, as the unified address space has it.
-    fn on_device(&self) -> u64 {
-        self.address.as_ptr() as u64
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // A context that is broken or gone has freed it already.
-        if self.context.synchronize().is_ok() {
-            // SAFETY: the pointer came from `malloc_host` of this object, once, and no work uses it any more.
-            let _ = unsafe { result::free_host(self.address.as_ptr()) };
-        }
-    }
-}
-
-/// An event that has the time.
-#[derive(Debug)]
-struct Event(sys::CUevent);
-
-impl Event {
-    fn new() -> Result<Event, GpuError> {
-        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
-        event.map(Event).map_err(while_doing("making an event"))
-    }
-
-    fn record(&self) -> Result<(), DriverError> {
-        // SAFETY: the event lives as long as this object; the stream is the default one.
-        unsafe { result::event::record(self.0, result::stream::null()) }
-    }
-
-    /// Waits for the event, and returns the nanoseconds since `earlier`.
-    fn ns_since(&self, earlier: &Event) -> Result<u64, DriverError> {
-        // SAFETY: both events live, and were recorded on the same stream.
-        let ms = unsafe {
-            result::event::synchronize(self.0)?;
-            result::event::elapsed(earlier.0, self.0)?
-        };
-        Ok((f64::from(ms) * 1e6) as u64)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: the event is this object's. Destroying one whose context is gone fails, which changes nothing.
-        let _ = unsafe { result::event::destroy(self.0) };
-    }
-}
-
 impl CudaRig {
-    /// Opens a device and loads the kernels. `budget` says how many bytes to take of those that are then free.
+    /// Opens a device and runs a first kernel. `budget` says how many bytes to take of those that are then free.
     ///
     /// # Errors
     /// When the device, the kernels or the memory cannot be had, or `budget` refuses.
@@ -162,7 +69,8 @@ impl CudaRig {
         let context = Arc::clone(device.cuda_context().ok_or_else(refused)?);
         context.bind_to_thread().map_err(while_doing("making a context"))?;
         let began = Instant::now();
-        let functions = Functions::load(&context)?;
+        let mut functions = Functions::new(&context);
+        functions.get(CHAIN)?;
         let loading = began.elapsed();
         let card = attributes::card(&context, device.info())?;
         let report = Pinned::new(&context, REPORT_WORDS * size_of::<u64>())?;
@@ -179,6 +87,7 @@ impl CudaRig {
             ring: None,
             filled: 0,
             host: None,
+            peer: None,
             load_ns: 0,
             _device: device,
         };
@@ -193,7 +102,7 @@ impl CudaRig {
         self.arena.bytes
     }
 
-    /// Returns how long it took to load all kernels and to run the first one, in nanoseconds. The context was there.
+    /// Returns how long it took to load the first kernel and to run it, in nanoseconds. The context was there.
     pub(crate) fn load_ns(&self) -> u64 {
         self.load_ns
     }
@@ -275,7 +184,7 @@ impl Rig for CudaRig {
     fn chase(&mut self, chase: Chase) -> Result<Chased, RigError> {
         match chase.load {
             Load::Ca | Load::Cg => self.chase_global(chase),
-            Load::Shared | Load::SharedWide | Load::SharedIndex => self.chase_shared(chase),
+            Load::Shared | Load::SharedIndex => self.chase_shared(chase),
         }
     }
 

@@ -36,4 +36,22 @@ pub struct Card {
     pub l2_persisting_bytes: Option<u64>,
     /// Whether error correction is on.
     pub ecc: Option<bool>,
+    /// GPUs whose memory this one can reach (`cuDeviceCanAccessPeer`), by number.
+    pub peers: Vec<Peer>,
+}
+
+/// A peer GPU, and the link to it as `cuDeviceGetP2PAttribute` describes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Peer {
+    /// Its number, as CUDA counts.
+    pub device: u32,
+    /// Marketing name.
+    pub name: String,
+    /// UUID as NVML writes it.
+    pub uuid: String,
+    /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK`: 0 for the fastest kind of link, more for slower ones.
+    pub performance_rank: Option<u32>,
+    /// `CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED`. NVLink supports native atomics, and PCIe does not.
+    pub native_atomics: Option<bool>,
 }

@@ -61,6 +61,9 @@ Environment:
   XDG_RUNTIME_DIR    channels are in its directory
                      gpumem, if that is in memory
                      (tmpfs), else in /dev/shm
+  XDG_CACHE_HOME     reports of `bench` are kept in its
+                     directory gpumem, else in
+                     ~/.cache/gpumem
   GPUMEM_ALLOC_CONF  options of the allocator in demos
                      and replays: `gpumem-tui replay
                      --conf help` lists them

@@ -3,9 +3,9 @@
 use super::arithmetic::{median, range};
 use super::curve::{l1_reach, region};
 use super::perform::Figure;
-use super::plan::{Purpose, Step};
-use super::published::published;
-use super::report::{Card, Level, Point, Region, Report, Rung, SCHEMA, Spread};
+use super::published::{LUO, published};
+use super::report::{Card, Level, Peer, Point, Region, Report, Rung, SCHEMA, Spread};
+use super::step::{Purpose, Step};
 
 /// A card whose far L2 takes at most this many times as long as the near one shows no second step.
 const ONE_PART: f64 = 1.15;
@@ -24,11 +24,12 @@ pub(super) fn report(card: &Card, figures: &[(Step, Figure)]) -> Report {
             _ => None,
         })
         .collect();
-    let mut levels: Vec<Level> = Rung::ALL
-        .iter()
-        .map(|rung| level(card, *rung, reach, figures))
-        .collect();
-    add_notes(&mut levels);
+    let peers = card.peers.iter().map(|peer| (Rung::Peer, Some(peer.device)));
+    let others = Rung::ALL.into_iter().filter(|rung| *rung != Rung::Peer);
+    let mut rungs: Vec<_> = others.map(|rung| (rung, None)).chain(peers).collect();
+    rungs.sort_unstable();
+    let mut levels: Vec<Level> = rungs.into_iter().map(|of| level(card, of, reach, figures)).collect();
+    add_notes(card, &mut levels);
     Report {
         schema: SCHEMA.to_owned(),
         card: card.clone(),
@@ -75,7 +76,8 @@ fn spread(figures: &[(Step, Figure)]) -> Option<Spread> {
     Some(found)
 }
 
-fn level(card: &Card, rung: Rung, l1_reach: u64, figures: &[(Step, Figure)]) -> Level {
+fn level(card: &Card, of: (Rung, Option<u32>), l1_reach: u64, figures: &[(Step, Figure)]) -> Level {
+    let (rung, peer) = of;
     let known = |bytes: u64| (bytes > 0).then_some(bytes);
     let bytes_per_sm = match rung {
         Rung::Registers => known(card.register_bytes_per_sm),
@@ -90,6 +92,7 @@ fn level(card: &Card, rung: Rung, l1_reach: u64, figures: &[(Step, Figure)]) -> 
     };
     let mut level = Level {
         rung,
+        peer,
         bytes_per_sm,
         bytes,
         latency: None,
@@ -99,24 +102,18 @@ fn level(card: &Card, rung: Rung, l1_reach: u64, figures: &[(Step, Figure)]) -> 
         published: published(rung, card.compute_capability),
     };
     for (step, figure) in figures {
-        let (its, method) = match step {
-            Step::Chain { .. } => (Rung::Registers, false),
-            Step::Chase {
-                of: Purpose::Level(its),
-                ..
-            } => (*its, false),
-            Step::Chase {
-                of: Purpose::Other(its),
-                ..
-            } => (*its, true),
-            Step::Stream { rung: its, .. } | Step::Copy { rung: its, .. } => (*its, false),
-            Step::WarmUp | Step::Chase { .. } => continue,
-        };
-        if its != rung {
+        if step.level() != Some(of) {
             continue;
         }
+        let other = matches!(
+            step,
+            Step::Chase {
+                of: Purpose::Other(_),
+                ..
+            }
+        );
         match figure {
-            Figure::Latency(latency, _) if method => level.other_latencies.push(latency.clone()),
+            Figure::Latency(latency, _) if other => level.other_latencies.push(latency.clone()),
             Figure::Latency(latency, _) => level.latency = Some(latency.clone()),
             Figure::Bandwidth(bandwidth) => level.bandwidths.push(bandwidth.clone()),
             Figure::Missing(why) => level.note.clone_from(why),
@@ -127,7 +124,7 @@ fn level(card: &Card, rung: Rung, l1_reach: u64, figures: &[(Step, Figure)]) -> 
 }
 
 /// Says why figures are missing, and what is to know about the others, where nothing is said yet.
-fn add_notes(levels: &mut [Level]) {
+fn add_notes(card: &Card, levels: &mut [Level]) {
     let ns = |rung| {
         let level = levels.iter().find(|level: &&Level| level.rung == rung)?;
         level.latency.as_ref().map(|latency| latency.ns)
@@ -138,10 +135,18 @@ fn add_notes(levels: &mut [Level]) {
     for level in levels.iter_mut().filter(|level| level.note.is_empty()) {
         let note = match level.rung {
             Rung::Registers => "Latency of a multiply-add whose operand is the result of the one before.",
+            Rung::Shared if level.published.iter().any(|figure| figure.source == LUO) => {
+                "The published figure includes index arithmetic, as the indexed load does."
+            }
             Rung::L1 => "Size: the largest working set of the curve that L1 served.",
             Rung::L2Far if one_part => "As fast as the near part: this L2 shows no second step.",
             Rung::L2Far | Rung::L2Near | Rung::Device if level.latency.is_none() => {
                 "Latency not measured: the budget does not hold the working set. Ask for more (--budget)."
+            }
+            Rung::Peer => {
+                let peer = card.peers.iter().find(|peer| Some(peer.device) == level.peer);
+                level.note = peer.map(link).unwrap_or_default();
+                continue;
             }
             Rung::PageableHost => "No latency: kernels cannot reach it. The driver copies it through pinned memory.",
             Rung::Disk => "Not measured: a reference.",
@@ -149,4 +154,18 @@ fn add_notes(levels: &mut [Level]) {
         };
         note.clone_into(&mut level.note);
     }
+}
+
+/// Returns what the driver says of the link to a peer.
+fn link(peer: &Peer) -> String {
+    let rank = match peer.performance_rank {
+        Some(rank) => format!("performance rank {rank} (0 is the fastest)"),
+        None => "performance rank unknown".to_owned(),
+    };
+    let atomics = match peer.native_atomics {
+        Some(true) => "native atomics, which NVLink has",
+        Some(false) => "no native atomics, as over PCIe",
+        None => "native atomics unknown",
+    };
+    format!("{}. The link: {rank}, {atomics}.", peer.name)
 }

@@ -2,24 +2,50 @@
 
 use crate::rig::{Card, Chase, Chased, Clocks, Load, Moved, Place, Rig, RigError, Route, Stream};
 
-use super::ring::walk;
-
 pub(super) const SM_MHZ: u64 = 2000;
 pub(super) const L1_REACH: u64 = 224 << 10;
 
 /// The device.
 pub(super) struct Fake {
     pub(super) card: Card,
-    ring: Option<(Place, Vec<u32>)>,
+    ring: Option<Ring>,
     /// The calls of the device so far.
     pub(super) calls: u32,
     /// Copies to and from the host fail.
     pub(super) no_host: bool,
+    /// A peer whose memory cannot be had.
+    pub(super) no_peer: Option<u32>,
     /// Chases end at the wrong node.
     pub(super) lost: bool,
 }
 
-/// A card like an H100.
+/// A ring: where it is, its nodes in the order in which they follow each other, and the place of each node in that order.
+struct Ring {
+    place: Place,
+    order: Vec<u32>,
+    position: Vec<usize>,
+}
+
+impl Ring {
+    fn new(place: Place, next: &[u32]) -> Ring {
+        let (mut order, mut position) = (Vec::with_capacity(next.len()), vec![0; next.len()]);
+        let mut node = 0;
+        while order.len() < next.len() {
+            position[node as usize] = order.len();
+            order.push(node);
+            node = next[node as usize];
+        }
+        Ring { place, order, position }
+    }
+
+    /// Returns the node after so many hops.
+    fn after(&self, from: u32, hops: u32) -> Option<u32> {
+        let at = self.position.get(from as usize)? + hops as usize;
+        Some(self.order[at % self.order.len()])
+    }
+}
+
+/// A card like an H100 with a small L2 cache, because rings of several times its size are laid without optimisation.
 pub(super) fn card() -> Card {
     Card {
         name: "NVIDIA H100 80GB HBM3".into(),
@@ -31,12 +57,13 @@ pub(super) fn card() -> Card {
         memory_mhz_max: Some(2619),
         memory_bus_bits: Some(5120),
         memory_bytes: 80 << 30,
-        l2_bytes: 50 << 20,
+        l2_bytes: 4 << 20,
         shared_bytes_per_sm: 228 << 10,
         register_bytes_per_sm: 256 << 10,
         l2_persisting_max_bytes: Some(32 << 20),
         l2_persisting_bytes: Some(0),
         ecc: Some(true),
+        peers: Vec::new(),
     }
 }
 
@@ -47,6 +74,7 @@ impl Fake {
             ring: None,
             calls: 0,
             no_host: false,
+            no_peer: None,
             lost: false,
         }
     }
@@ -56,6 +84,7 @@ impl Fake {
         let l2 = self.card.l2_bytes;
         match place {
             Place::Shared => 12,
+            Place::Peer(number) => 700 + u64::from(number),
             Place::PinnedHost => 1000,
             Place::Device if bytes <= L1_REACH && load == Load::Ca => 17,
             // Every other SM is a little farther from the cache.
@@ -80,17 +109,20 @@ impl Rig for Fake {
 
     fn lay(&mut self, place: Place, next: &[u32]) -> Result<(), RigError> {
         self.calls += 1;
-        self.ring = Some((place, next.to_vec()));
+        if self.no_peer.is_some_and(|peer| place == Place::Peer(peer)) {
+            return Err(RigError("allocating memory of a peer failed".into()));
+        }
+        self.ring = Some(Ring::new(place, next));
         Ok(())
     }
 
     fn chase(&mut self, chase: Chase) -> Result<Chased, RigError> {
         self.calls += 1;
-        let (place, next) = self.ring.as_ref().ok_or_else(|| RigError("no ring".into()))?;
-        let bytes = next.len() as u64 * u64::from(place.stride());
-        let end =
-            walk(next, chase.from, chase.warm + chase.hops).ok_or_else(|| RigError("outside of the ring".into()))?;
-        let ns = self.ns(*place, bytes, chase.load, chase.sm);
+        let ring = self.ring.as_ref().ok_or_else(|| RigError("no ring".into()))?;
+        let bytes = ring.order.len() as u64 * u64::from(ring.place.stride());
+        let end = ring.after(chase.from, chase.warm + chase.hops);
+        let end = end.ok_or_else(|| RigError("outside of the ring".into()))?;
+        let ns = self.ns(ring.place, bytes, chase.load, chase.sm);
         Ok(Chased {
             clocks: clocks(ns * u64::from(chase.hops)),
             end: if self.lost { u32::MAX } else { end },
@@ -126,6 +158,8 @@ impl Rig for Fake {
         self.ring = None;
         let (bytes, rate) = match route {
             Route::DeviceToDevice => (2 * bytes, 2900),
+            Route::PeerToDevice(_) => (bytes, 200),
+            Route::DeviceToPeer(_) => (bytes, 250),
             _ if self.no_host => return Err(RigError("allocating pinned memory of the host failed".into())),
             Route::PinnedToDevice | Route::DeviceToPinned => (bytes, 50),
             Route::PageableToDevice | Route::DeviceToPageable => (bytes, 10),

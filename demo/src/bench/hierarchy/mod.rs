@@ -6,14 +6,18 @@
 
 mod arithmetic;
 mod assemble;
+mod check;
 mod curve;
+mod example;
 #[cfg(test)]
 mod fake;
+mod kept;
 mod perform;
 mod plan;
 mod published;
 mod report;
 mod ring;
+mod step;
 mod text;
 
 use std::time::Instant;
@@ -23,7 +27,10 @@ use super::protocol::Progress;
 use crate::rig::Rig;
 use perform::Bench;
 
-pub use report::{Bandwidth, Card, Latency, Level, Point, Published, Region, Report, Rung, SCHEMA, Spread};
+pub use check::CheckError;
+pub use example::example;
+pub use kept::{Kept, KeptReports, keep, kept};
+pub use report::{Bandwidth, Card, Latency, Level, Peer, Point, Published, Region, Report, Rung, SCHEMA, Spread};
 
 /// Whom a run tells how far it is, and asks whether to go on.
 pub(crate) trait Watch {

@@ -2,9 +2,10 @@
 
 use super::Watch;
 use super::arithmetic::{gb_per_s, median, mhz, per_hop, range};
-use super::plan::{Purpose, SAMPLES, Step, nodes};
+use super::plan::SAMPLES;
 use super::report::{Bandwidth, Latency, Rung};
 use super::ring::{random_cycle, walk};
+use super::step::{Purpose, Step, nodes};
 use crate::bench::error::{BenchError, Stop};
 use crate::rig::{Chase, Clocks, LINE, Moved, Place, Rig, RigError, Stream};
 
@@ -67,7 +68,7 @@ impl<'a> Bench<'a> {
                     },
                     watch,
                 );
-                optional(done, of == Purpose::Level(Rung::PinnedHost))
+                optional(done, matches!(of, Purpose::Level(Rung::Peer | Rung::PinnedHost)))
             }
             Step::Stream { what, stream, .. } => {
                 self.bandwidth(what, working_set(stream), |rig| rig.stream(stream), watch)
@@ -202,7 +203,7 @@ fn warm_hops(place: Place, bytes: u64) -> u32 {
     match place {
         Place::Device if bytes <= MOST_L1 => nodes(place, bytes).next_multiple_of(16),
         Place::Device => 16,
-        Place::Shared | Place::PinnedHost => 0,
+        Place::Shared | Place::Peer(_) | Place::PinnedHost => 0,
     }
 }
 
@@ -214,7 +215,7 @@ fn warm_launches(place: Place, nodes: usize, l2_bytes: u64) -> u32 {
             let hops = lines.saturating_add(lines / 4).min(nodes as u64);
             u32::try_from(hops.div_ceil(WARM_HOPS.into())).unwrap_or(u32::MAX - SAMPLES)
         }
-        Place::Shared | Place::PinnedHost => 0,
+        Place::Shared | Place::Peer(_) | Place::PinnedHost => 0,
     }
 }
 

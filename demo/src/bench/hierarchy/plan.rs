@@ -2,7 +2,8 @@
 
 use super::arithmetic::fraction;
 use super::report::Rung;
-use crate::rig::{Card, LINE, Load, Place, Route, Stream, WORD};
+use super::step::{Purpose, Step};
+use crate::rig::{Card, LINE, Load, Place, Route, Stream};
 
 /// Samples of each figure.
 pub(super) const SAMPLES: u32 = 7;
@@ -11,7 +12,7 @@ pub(super) const SAMPLES: u32 = 7;
 const LEVEL_HOPS: u32 = 1 << 18;
 /// Loads of a sample of the curve and of the spread.
 const CURVE_HOPS: u32 = 1 << 16;
-/// Loads of a sample of the host's memory, each of which takes a microsecond or more.
+/// Loads of a sample of the host's or a peer's memory, each of which takes a microsecond or more.
 const HOST_HOPS: u32 = 1 << 14;
 /// Dependent multiply-adds of a sample.
 const CHAIN_STEPS: u32 = 1 << 20;
@@ -26,7 +27,7 @@ const SPREAD_BYTES: u64 = 4 << 20;
 const SPREAD_SMS: u32 = 16;
 /// Largest working set of the curve.
 const CURVE_MOST: u64 = 512 << 20;
-/// Bytes that are copied from and to the host, and the ring there.
+/// Bytes that are copied from and to the host, and the ring there; the least of a peer GPU.
 const HOST_BYTES: u64 = 64 << 20;
 
 /// Near L2: D3 of the sources has H100's at 22 of 50 MB and below.
@@ -40,71 +41,12 @@ pub(super) const FAR_RANGE: (f64, f64) = (0.70, 0.85);
 /// How many times L2 a working set in device memory has, at least.
 pub(super) const DEVICE_LEAST: u64 = 4;
 
-/// A measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
-    /// Brings the clocks up. No figure.
-    WarmUp,
-    /// Latency of registers.
-    Chain {
-        /// Multiply-adds of a sample.
-        steps: u32,
-    },
-    /// Latency by pointer chase.
-    Chase {
-        /// What the figure is for.
-        of: Purpose,
-        /// Where the ring is.
-        place: Place,
-        /// The load.
-        load: Load,
-        /// Working set.
-        bytes: u64,
-        /// Loads of a sample.
-        hops: u32,
-        /// The SM to run on, if it matters.
-        sm: Option<u32>,
-    },
-    /// Bandwidth of a kernel.
-    Stream {
-        /// The level.
-        rung: Rung,
-        /// What it does, as [`super::report::Bandwidth::what`] has it.
-        what: &'static str,
-        /// The kernel.
-        stream: Stream,
-    },
-    /// Bandwidth of the driver's copy.
-    Copy {
-        /// The level.
-        rung: Rung,
-        /// As in `Stream`.
-        what: &'static str,
-        /// Between which memories.
-        route: Route,
-        /// How much.
-        bytes: u64,
-    },
-}
-
-/// What a latency is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// A level's own figure.
-    Level(Rung),
-    /// A level's figure by another method.
-    Other(Rung),
-    /// A point of the curve.
-    Curve,
-    /// An SM of the spread.
-    Spread,
-}
-
 /// Returns everything that is measured on a card with this much memory to use.
 pub(super) fn steps(card: &Card, budget: u64) -> Vec<Step> {
     let mut steps = vec![Step::WarmUp, Step::Chain { steps: CHAIN_STEPS }];
     steps.extend(latencies(card, budget));
     steps.extend(bandwidths(card, budget));
+    steps.extend(card.peers.iter().flat_map(|peer| peer_steps(card, peer.device, budget)));
     steps.extend(curve_sizes(card, budget).into_iter().map(|bytes| Step::Chase {
         of: Purpose::Curve,
         place: Place::Device,
@@ -134,18 +76,16 @@ fn latencies(card: &Card, budget: u64) -> Vec<Step> {
         hops,
         sm: None,
     };
-    let other = |load| Step::Chase {
-        of: Purpose::Other(Rung::Shared),
-        place: Place::Shared,
-        load,
-        bytes: SHARED_BYTES,
-        hops: LEVEL_HOPS,
-        sm: None,
-    };
     let mut steps = vec![
         of_level(Rung::Shared, Place::Shared, Load::Shared, SHARED_BYTES, LEVEL_HOPS),
-        other(Load::SharedWide),
-        other(Load::SharedIndex),
+        Step::Chase {
+            of: Purpose::Other(Rung::Shared),
+            place: Place::Shared,
+            load: Load::SharedIndex,
+            bytes: SHARED_BYTES,
+            hops: LEVEL_HOPS,
+            sm: None,
+        },
         of_level(Rung::L1, Place::Device, Load::Ca, L1_BYTES, LEVEL_HOPS),
     ];
     let most = largest_ring(budget);
@@ -217,6 +157,30 @@ fn bandwidths(card: &Card, budget: u64) -> Vec<Step> {
     ]
 }
 
+/// Returns the steps of a peer GPU. Its working set is beyond an L2 cache of this card's size, which a card of the same kind has.
+fn peer_steps(card: &Card, number: u32, budget: u64) -> [Step; 3] {
+    let bytes = card.l2_bytes.saturating_mul(DEVICE_LEAST).max(HOST_BYTES);
+    let bytes = bytes.min(largest_ring(budget));
+    let copy = |what, route| Step::Copy {
+        rung: Rung::Peer,
+        what,
+        route,
+        bytes,
+    };
+    [
+        Step::Chase {
+            of: Purpose::Level(Rung::Peer),
+            place: Place::Peer(number),
+            load: Load::Cg,
+            bytes,
+            hops: HOST_HOPS,
+            sm: None,
+        },
+        copy("from peer", Route::PeerToDevice(number)),
+        copy("to peer", Route::DeviceToPeer(number)),
+    ]
+}
+
 /// Returns the largest ring that fits into the budget with its order, which takes 4 bytes a node.
 fn largest_ring(budget: u64) -> u64 {
     let line = u64::from(LINE);
@@ -252,51 +216,4 @@ fn curve_sizes(card: &Card, budget: u64) -> Vec<u64> {
 fn spread_sms(sms: u32) -> impl Iterator<Item = u32> {
     let count = sms.min(SPREAD_SMS);
     (0..count).map(move |at| at * sms / count.max(1))
-}
-
-impl Step {
-    /// Returns a rough guess of how long the step takes, in milliseconds, for the estimate of the time left.
-    pub(super) fn guess_ms(self) -> u64 {
-        match self {
-            Step::WarmUp => 300,
-            Step::Chain { .. } => 20,
-            Step::Chase { place, bytes, hops, .. } => {
-                let (ns, warm) = match place {
-                    Place::Shared => (15, 0),
-                    Place::Device if bytes <= 4 << 20 => (100, bytes / u64::from(LINE)),
-                    Place::Device => (400, (bytes / u64::from(LINE)).min(500_000)),
-                    Place::PinnedHost => (1500, 0),
-                };
-                let laying = bytes / u64::from(place.stride()) * 40;
-                (laying + ns * (warm + u64::from(SAMPLES) * u64::from(hops))) / 1_000_000
-            }
-            Step::Stream { .. } => 10,
-            Step::Copy { .. } => 60,
-        }
-    }
-
-    /// Returns what is being measured, for people.
-    pub(super) fn title(self) -> String {
-        match self {
-            Step::WarmUp => "bringing the clocks up".to_owned(),
-            Step::Chain { .. } => "latency of registers".to_owned(),
-            Step::Chase { of, bytes, sm, .. } => match of {
-                Purpose::Level(rung) | Purpose::Other(rung) => format!("latency of {}", rung.title()),
-                Purpose::Curve => format!("latency of {}", gpumem_text::units::bytes_to_pib(bytes)),
-                Purpose::Spread => format!("latency of L2 on SM {}", sm.unwrap_or_default()),
-            },
-            Step::Stream { rung, what, .. } | Step::Copy { rung, what, .. } => {
-                format!("bandwidth of {}, {what}", rung.title())
-            }
-        }
-    }
-}
-
-/// Nodes of a working set.
-pub(super) fn nodes(place: Place, bytes: u64) -> u32 {
-    let stride = match place {
-        Place::Shared => WORD,
-        Place::Device | Place::PinnedHost => LINE,
-    };
-    u32::try_from(bytes / u64::from(stride)).unwrap_or(u32::MAX)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::rig::Card;
+pub use crate::rig::{Card, Peer};
 
 /// The schema of [`Report`]. Readers refuse other schemas. Within one schema number fields are only added.
 pub const SCHEMA: &str = "gpumem-hierarchy/1";
@@ -23,8 +23,8 @@ pub struct Report {
     pub budget: u64,
     /// Clock of the SM during the latency measurements, in MHz: cycles / ns of the same kernels, the median.
     pub sm_mhz: f64,
-    /// How long loading all kernels and running the first one took, in milliseconds. The context was there.
-    pub load_ms: f64,
+    /// How long loading the first kernel and running it took, in milliseconds; `None` if it was not measured. The context was there.
+    pub load_ms: Option<f64>,
     /// The levels, from the fastest to the slowest.
     pub levels: Vec<Level>,
     /// Latency by the size of the working set, by increasing size.
@@ -38,6 +38,9 @@ pub struct Report {
 pub struct Level {
     /// Which one.
     pub rung: Rung,
+    /// The number of the peer GPU, which [`Card::peers`] has; `None` for other levels.
+    #[serde(default)]
+    pub peer: Option<u32>,
     /// Bytes of one SM's part; `None` if the level is not divided among SMs, or not known.
     #[serde(default)]
     pub bytes_per_sm: Option<u64>,
@@ -61,6 +64,13 @@ pub struct Level {
     pub published: Vec<Published>,
 }
 
+impl Level {
+    /// Returns its name as people say it, with the peer's number.
+    pub fn title(&self) -> String {
+        self.rung.title_of(self.peer)
+    }
+}
+
 /// The kinds of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -77,6 +87,8 @@ pub enum Rung {
     L2Far,
     /// The device's memory.
     Device,
+    /// Memory of a peer GPU. There is a level for each.
+    Peer,
     /// Pinned memory of the host, over the bus.
     PinnedHost,
     /// Pageable memory of the host, copied by the driver.
@@ -87,13 +99,14 @@ pub enum Rung {
 
 impl Rung {
     /// Every rung, from the fastest to the slowest.
-    pub const ALL: [Rung; 9] = [
+    pub const ALL: [Rung; 10] = [
         Rung::Registers,
         Rung::Shared,
         Rung::L1,
         Rung::L2Near,
         Rung::L2Far,
         Rung::Device,
+        Rung::Peer,
         Rung::PinnedHost,
         Rung::PageableHost,
         Rung::Disk,
@@ -108,9 +121,19 @@ impl Rung {
             Rung::L2Near => "L2 cache, near",
             Rung::L2Far => "L2 cache, far",
             Rung::Device => "device memory",
+            Rung::Peer => "peer GPU",
             Rung::PinnedHost => "pinned host",
             Rung::PageableHost => "pageable host",
             Rung::Disk => "disk",
+        }
+    }
+}
+
+impl Rung {
+    pub(super) fn title_of(self, peer: Option<u32>) -> String {
+        match peer {
+            Some(number) => format!("{} {number}", self.title()),
+            None => self.title().to_owned(),
         }
     }
 }

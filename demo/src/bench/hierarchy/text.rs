@@ -26,11 +26,12 @@ impl Report {
             card.name, card.sms, self.sm_mhz, card.driver
         );
         paragraph(&mut text, "", &head, WIDTH);
+        let first = self.load_ms.map(|ms| format!("; first kernel after {ms:.0} ms"));
         let run = format!(
-            "measured in {:.1} s with {} of device memory; kernels loaded in {:.0} ms",
+            "measured in {:.1} s with {} of device memory{}",
             self.duration_ms as f64 / 1e3,
             bytes_to_pib(self.budget),
-            self.load_ms
+            first.unwrap_or_default()
         );
         paragraph(&mut text, "", &run, WIDTH);
         text += "\nlevel            size                    cycles        ns   bandwidth\n";
@@ -88,7 +89,7 @@ fn level_text(level: &Level, text: &mut String) {
     };
     let best = level.bandwidths.iter().max_by(|a, b| a.gb_per_s.total_cmp(&b.gb_per_s));
     let best = best.map_or("-".to_owned(), |best| rate(best.gb_per_s));
-    *text += &format!("{:<16} {size:<22} {cycles:>7} {ns:>9}   {best}\n", level.rung.title());
+    *text += &format!("{:<16} {size:<22} {cycles:>7} {ns:>9}   {best}\n", level.title());
     if level.bandwidths.len() > 1 || level.bandwidths.iter().any(|one| one.per_cycle_and_sm.is_some()) {
         let all: Vec<String> = level.bandwidths.iter().map(bandwidth).collect();
         paragraph(text, INDENT, &all.join(", "), WIDTH);

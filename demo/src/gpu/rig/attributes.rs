@@ -49,11 +49,12 @@ pub(super) fn card(context: &Arc<CudaContext>, info: &DeviceInfo) -> Result<Card
             .ok()
             .map(|bytes| bytes as u64),
         ecc: asked(Attribute::CU_DEVICE_ATTRIBUTE_ECC_ENABLED).map(|on| on != 0),
+        peers: super::peer::peers(context)?,
     })
 }
 
 /// Returns a UUID as NVML writes it.
-fn uuid_text(uuid: &[u8; 16]) -> String {
+pub(super) fn uuid_text(uuid: &[u8; 16]) -> String {
     let mut text = String::from("GPU");
     let mut rest = uuid.as_slice();
     for bytes in [4, 2, 2, 2, 6] {

@@ -1,9 +1,10 @@
 //! Pointer chases, and chains of multiply-adds.
 
-use cudarc::driver::{DriverError, result};
+use cudarc::driver::result;
 
 use super::{CudaRig, Shape};
 use crate::gpu::{GpuError, arg, while_doing};
+use crate::kernels::{CHAIN, CHASE, CHASE_SHARED, RING};
 use crate::rig::{Chase, Chased, Clocks, Load, Place, RigError, WORD};
 
 /// Blocks per SM of a launch that is to reach a certain SM: the device spreads them, so that each SM gets one.
@@ -30,9 +31,15 @@ impl CudaRig {
         let (base, room) = match place {
             Place::Shared => (0, u64::MAX),
             Place::Device => (self.arena.address, self.arena.bytes.saturating_sub(order_bytes)),
+            Place::Peer(number) => {
+                let peer = self.take_peer(number, ring_bytes)?;
+                let arena = &self.peer.insert(peer).arena;
+                (arena.address, arena.bytes)
+            }
             Place::PinnedHost => {
-                let host = self.host_memory()?;
-                (host.pinned.on_device(), host.pinned.bytes as u64)
+                let host = self.take_host()?;
+                let pinned = &self.host.insert(host).pinned;
+                (pinned.on_device(), pinned.bytes as u64)
             }
         };
         if ring_bytes > room || order_bytes > self.arena.bytes || nodes == 0 {
@@ -47,15 +54,16 @@ impl CudaRig {
             next: order,
             nodes,
         };
-        self.write_ring(ring, next)
-            .map_err(while_doing("laying a ring of pointers"))?;
+        self.write_ring(ring, next)?;
         self.ring = Some(ring);
         Ok(())
     }
 
-    fn write_ring(&self, ring: Ring, next: &[u32]) -> Result<(), DriverError> {
+    fn write_ring(&mut self, ring: Ring, next: &[u32]) -> Result<(), GpuError> {
+        let laying = || while_doing("laying a ring of pointers");
+        let function = self.functions.get(RING)?;
         // SAFETY: the order fits behind the ring, in memory of this object; the copy ends before the call returns.
-        unsafe { result::memcpy_htod_sync(ring.next, next) }?;
+        unsafe { result::memcpy_htod_sync(ring.next, next) }.map_err(laying())?;
         if ring.place != Place::Shared {
             let (mut base, mut next, mut nodes) = (ring.base, ring.next, ring.nodes);
             let mut stride = ring.place.stride();
@@ -65,9 +73,9 @@ impl CudaRig {
                 threads: 256,
                 shared: 0,
             };
-            self.launch(self.functions.ring, shape, &mut args)?;
+            self.launch(function, shape, &mut args).map_err(laying())?;
         }
-        self.context.synchronize()
+        self.context.synchronize().map_err(laying())
     }
 
     pub(super) fn chase_global(&mut self, chase: Chase) -> Result<Chased, RigError> {
@@ -80,6 +88,7 @@ impl CudaRig {
             Some(_) => self.card.sms.saturating_mul(BLOCKS_PER_SM),
             None => 1,
         };
+        let function = self.functions.get(CHASE)?;
         let run = || {
             self.clear_report();
             let mut start = ring.base + u64::from(chase.from) * stride;
@@ -95,7 +104,7 @@ impl CudaRig {
                 arg(&mut report),
             ];
             self.launch(
-                self.functions.chase,
+                function,
                 Shape {
                     blocks,
                     ..Shape::SINGLE
@@ -118,23 +127,20 @@ impl CudaRig {
             shared: ring.nodes.saturating_mul(WORD),
             ..Shape::SINGLE
         };
+        let function = self.functions.get(CHASE_SHARED)?;
         let run = || {
             self.clear_report();
             let (mut next, mut nodes, mut hops) = (ring.next, ring.nodes, chase.hops);
-            let mut how: u32 = match chase.load {
-                Load::SharedIndex => 2,
-                Load::SharedWide => 1,
-                Load::Shared | Load::Ca | Load::Cg => 0,
-            };
+            let mut indexed = u32::from(chase.load == Load::SharedIndex);
             let mut report = self.report.on_device();
             let mut args = [
                 arg(&mut next),
                 arg(&mut nodes),
                 arg(&mut hops),
-                arg(&mut how),
+                arg(&mut indexed),
                 arg(&mut report),
             ];
-            self.launch(self.functions.chase_shared, shape, &mut args)?;
+            self.launch(function, shape, &mut args)?;
             self.report()
         };
         let report = run().map_err(while_doing("chasing pointers in shared memory"))?;
@@ -142,6 +148,7 @@ impl CudaRig {
     }
 
     pub(super) fn try_chain(&mut self, steps: u32) -> Result<Clocks, GpuError> {
+        let function = self.functions.get(CHAIN)?;
         let run = || {
             self.clear_report();
             let (mut x, mut factor, mut summand, mut steps) = (1f32, 0.999f32, 0.5f32, steps);
@@ -153,7 +160,7 @@ impl CudaRig {
                 arg(&mut steps),
                 arg(&mut report),
             ];
-            self.launch(self.functions.chain, Shape::SINGLE, &mut args)?;
+            self.launch(function, Shape::SINGLE, &mut args)?;
             self.report()
         };
         let report: [u64; super::REPORT_WORDS] = run().map_err(while_doing("computing a chain of multiply-adds"))?;

@@ -6,6 +6,7 @@ use cudarc::driver::{DriverError, sys};
 
 use super::{CudaRig, Shape};
 use crate::gpu::{arg, while_doing};
+use crate::kernels::{COPY, MULTIPLY_ADD, READ, READ_L1, READ_SHARED, WRITE};
 use crate::rig::{Clocks, Moved, RigError, Stream};
 
 /// What is in memory that the kernels read.
@@ -49,6 +50,7 @@ impl CudaRig {
     }
 
     fn multiply_add(&mut self, rounds: u32) -> Result<Moved, RigError> {
+        let function = self.functions.get(MULTIPLY_ADD)?;
         let shape = self.on_sms(0);
         let (mut factor, mut summand, mut rounds) = (FACTOR, SUMMAND, rounds);
         let mut result = (0..rounds).fold(1f32, |x, _| x.mul_add(FACTOR, SUMMAND));
@@ -62,31 +64,21 @@ impl CudaRig {
         ];
         // Eight chains a thread; three operands and a result of 4 bytes.
         let bytes = shape.all_threads() * 8 * u64::from(rounds) * 16;
-        self.timed(
-            "multiplying and adding",
-            self.functions.multiply_add,
-            shape,
-            &mut args,
-            bytes,
-        )
+        self.timed("multiplying and adding", function, shape, &mut args, bytes)
     }
 
     fn read_shared(&mut self, loads: u32) -> Result<Moved, RigError> {
+        let function = self.functions.get(READ_SHARED)?;
         let shape = self.on_sms(SM_VECTORS * 16);
         let (mut count, mut loads, mut word) = (SM_VECTORS, loads, PATTERN);
         let mut report = self.report.on_device();
         let mut args = [arg(&mut count), arg(&mut loads), arg(&mut word), arg(&mut report)];
         let bytes = shape.all_threads() * u64::from(loads) * VECTOR;
-        self.timed(
-            "reading shared memory",
-            self.functions.read_shared,
-            shape,
-            &mut args,
-            bytes,
-        )
+        self.timed("reading shared memory", function, shape, &mut args, bytes)
     }
 
     fn read_l1(&mut self, loads: u32) -> Result<Moved, RigError> {
+        let function = self.functions.get(READ_L1)?;
         let shape = self.on_sms(0);
         let (mut data, mut count, mut loads, mut word) = (self.arena.address, SM_VECTORS, loads, PATTERN);
         self.fill(u64::from(shape.blocks) * u64::from(SM_VECTORS) * VECTOR)?;
@@ -99,7 +91,7 @@ impl CudaRig {
             arg(&mut report),
         ];
         let bytes = shape.all_threads() * u64::from(loads) * VECTOR;
-        self.timed("reading L1", self.functions.read_l1, shape, &mut args, bytes)
+        self.timed("reading L1", function, shape, &mut args, bytes)
     }
 
     fn on_memory(&self) -> Shape {
@@ -111,6 +103,7 @@ impl CudaRig {
     }
 
     fn read(&mut self, bytes: u64, rounds: u32) -> Result<Moved, RigError> {
+        let function = self.functions.get(READ)?;
         self.fill(bytes)?;
         let (mut data, mut count, mut rounds, mut word) = (self.arena.address, bytes / VECTOR, rounds, PATTERN);
         let mut report = self.report.on_device();
@@ -122,33 +115,23 @@ impl CudaRig {
             arg(&mut report),
         ];
         let moved = count * VECTOR * u64::from(rounds);
-        self.timed(
-            "reading device memory",
-            self.functions.read,
-            self.on_memory(),
-            &mut args,
-            moved,
-        )
+        self.timed("reading device memory", function, self.on_memory(), &mut args, moved)
     }
 
     fn write(&mut self, bytes: u64) -> Result<Moved, RigError> {
+        let function = self.functions.get(WRITE)?;
         self.fits(bytes)?;
         let (mut data, mut count, mut word) = (self.arena.address, bytes / VECTOR, PATTERN);
         let mut args = [arg(&mut data), arg(&mut count), arg(&mut word)];
         let moved = count * VECTOR;
-        let done = self.timed(
-            "writing device memory",
-            self.functions.write,
-            self.on_memory(),
-            &mut args,
-            moved,
-        )?;
+        let done = self.timed("writing device memory", function, self.on_memory(), &mut args, moved)?;
         self.ring = None;
         self.filled = self.filled.max(moved);
         Ok(done)
     }
 
     fn copy_by_kernel(&mut self, bytes: u64) -> Result<Moved, RigError> {
+        let function = self.functions.get(COPY)?;
         self.fill(bytes)?;
         let count = bytes / 2 / VECTOR;
         let (mut from, mut vectors) = (self.arena.address, count);
@@ -156,7 +139,7 @@ impl CudaRig {
         let mut args = [arg(&mut to), arg(&mut from), arg(&mut vectors)];
         self.timed(
             "copying device memory",
-            self.functions.copy,
+            function,
             self.on_memory(),
             &mut args,
             count * VECTOR * 2,

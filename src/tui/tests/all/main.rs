@@ -1,6 +1,7 @@
 //! Tests of the real program, in a pseudo-terminal and in pipes, with fake drivers and real channels.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+mod bench;
 mod cli;
 mod containers;
 mod cuda;
@@ -9,6 +10,7 @@ mod driver;
 mod files;
 mod foreign_text;
 mod gpu;
+mod hierarchy;
 mod input;
 mod many;
 mod namesake;
