@@ -7,6 +7,7 @@ mod copy;
 mod event;
 mod functions;
 mod memory;
+mod own_stream;
 mod peer;
 mod stream;
 

@@ -7,23 +7,24 @@ mod managed;
 mod pipeline;
 mod program;
 
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::result::stream::StreamKind;
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 use gpumem_alloc::ManagedBuffer;
 use gpumem_alloc::device::Device;
 
-use super::{Arena, Event, Pinned, REPORT_WORDS, attributes};
-use crate::gpu::modules::Modules;
+use super::copy::HostMemory;
+use super::event::Event;
+use super::functions::Functions;
+use super::memory::{Arena, Pinned};
+use super::own_stream::OwnStream;
+use super::{REPORT_WORDS, attributes};
 use crate::gpu::{GpuError, arg, while_doing};
-use crate::kernels::{Kernel, READ, WRITE};
+use crate::kernels::{READ, WRITE};
 use crate::rig::claims::ClaimRig;
 use crate::rig::{Card, RigError};
-use copies::HostMemory;
 use program::Program;
 
 /// Threads of a block, and blocks of an SM, of kernels that access device memory.
@@ -41,13 +42,12 @@ pub(crate) struct CudaClaims {
     card: Card,
     budget: u64,
     context: Arc<CudaContext>,
-    modules: Modules,
-    functions: HashMap<&'static str, sys::CUfunction>,
+    functions: Functions,
     /// Before the stream, whose handle its allocator has.
     program: Option<Program>,
     /// The kernels' report, in pinned memory of the host.
     report: Pinned,
-    stream: ClaimStream,
+    stream: OwnStream,
     events: [Event; 2],
     /// Device memory that one claim uses again and again, and what the kernels have written there.
     memory: Option<Arena>,
@@ -66,29 +66,6 @@ enum Contents {
     Numbers(u64),
     /// Each of so many bytes' words holds [`CALIBRATION_WORD`].
     Calibration(u64),
-}
-
-/// A stream that does not wait for the legacy default stream.
-#[derive(Debug)]
-struct ClaimStream(sys::CUstream);
-
-impl ClaimStream {
-    fn new() -> Result<ClaimStream, GpuError> {
-        let stream = result::stream::create(StreamKind::NonBlocking);
-        stream.map(ClaimStream).map_err(while_doing("making a stream"))
-    }
-
-    fn synchronize(&self) -> Result<(), DriverError> {
-        // SAFETY: the stream lives as long as this object.
-        unsafe { result::stream::synchronize(self.0) }
-    }
-}
-
-impl Drop for ClaimStream {
-    fn drop(&mut self) {
-        // SAFETY: the stream is this object's. Destroying one whose context is gone fails, which changes nothing.
-        let _ = unsafe { result::stream::destroy(self.0) };
-    }
 }
 
 /// Returns the nanoseconds since `began`.
@@ -110,14 +87,13 @@ impl CudaClaims {
         context.bind_to_thread().map_err(while_doing("making a context"))?;
         let card = attributes::card(&context, device.info())?;
         let report = Pinned::new(&context, REPORT_WORDS * size_of::<u64>())?;
-        let stream = ClaimStream::new()?;
+        let stream = OwnStream::new()?;
         let events = [Event::new()?, Event::new()?];
         let (free, _) = result::mem_get_info().map_err(while_doing("asking for free memory"))?;
         Ok(CudaClaims {
             card,
             budget: budget(free as u64)?,
-            modules: Modules::new(&context),
-            functions: HashMap::new(),
+            functions: Functions::new(&context),
             report,
             stream,
             events,
@@ -129,16 +105,6 @@ impl CudaClaims {
             context,
             device,
         })
-    }
-
-    /// Returns a kernel, which is loaded when it is first needed.
-    fn function(&mut self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
-        if let Some(function) = self.functions.get(kernel.entry) {
-            return Ok(*function);
-        }
-        let function = self.modules.load(kernel)?;
-        self.functions.insert(kernel.entry, function);
-        Ok(function)
     }
 
     fn within_budget(&self, bytes: u64) -> Result<(), RigError> {
@@ -168,14 +134,14 @@ impl CudaClaims {
     /// Queues a kernel of so many blocks and threads.
     fn launch(
         &self,
-        stream: &ClaimStream,
+        stream: &OwnStream,
         function: sys::CUfunction,
         (blocks, threads): (u32, u32),
         args: &mut [*mut c_void],
     ) -> Result<(), DriverError> {
         // SAFETY: the function belongs to a module of this object; `args` has as many values, of the same widths, as the kernel has
         // parameters, and the driver copies them before it returns; addresses among them are those of memory of this object.
-        unsafe { result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream.0, args) }
+        unsafe { result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream.handle(), args) }
     }
 
     /// Returns the blocks and threads that fill the device.
@@ -200,9 +166,9 @@ impl CudaClaims {
         self.clear_report();
         let [before, after] = &self.events;
         let mut run = || -> Result<u64, DriverError> {
-            self.record(before)?;
+            before.record_on(&self.stream)?;
             self.launch(&self.stream, function, shape, args)?;
-            self.record(after)?;
+            after.record_on(&self.stream)?;
             after.ns_since(before)
         };
         let ns = run().map_err(while_doing(doing))?;
@@ -232,11 +198,6 @@ impl CudaClaims {
         // SAFETY: the report has this word, and no kernel that uses it is running.
         unsafe { self.report.address.cast::<u64>().read_volatile() }
     }
-
-    fn record(&self, event: &Event) -> Result<(), DriverError> {
-        // SAFETY: event and stream live as long as this object.
-        unsafe { result::event::record(event.0, self.stream.0) }
-    }
 }
 
 impl ClaimRig for CudaClaims {
@@ -250,7 +211,7 @@ impl ClaimRig for CudaClaims {
 
     fn calibrate(&mut self) -> Result<u64, RigError> {
         let bytes = CALIBRATION_BYTES.min(self.budget);
-        let (read, write) = (self.function(READ)?, self.function(WRITE)?);
+        let (read, write) = (self.functions.get(READ)?, self.functions.get(WRITE)?);
         let (mut data, mut count) = (self.memory(bytes)?, bytes / 16);
         let (mut rounds, mut word, mut report) = (CALIBRATION_ROUNDS, CALIBRATION_WORD, self.report.on_device());
         if self.contents != Contents::Calibration(bytes) {

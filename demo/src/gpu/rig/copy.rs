@@ -1,5 +1,6 @@
 //! Copies by the driver, and the host's memory that they use.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use cudarc::driver::{CudaContext, DriverError, result};
@@ -7,7 +8,7 @@ use cudarc::driver::{CudaContext, DriverError, result};
 use super::CudaRig;
 use super::event::Event;
 use super::memory::Pinned;
-use crate::gpu::while_doing;
+use crate::gpu::{GpuError, while_doing};
 use crate::rig::{Moved, RigError, Route};
 
 /// Bytes of each kind of host memory.
@@ -18,6 +19,25 @@ const HOST_BYTES: usize = 64 << 20;
 pub(super) struct HostMemory {
     pub(super) pinned: Pinned,
     pageable: Vec<u8>,
+}
+
+impl HostMemory {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<HostMemory, GpuError> {
+        Ok(HostMemory {
+            pinned: Pinned::new(context, HOST_BYTES)?,
+            // Other than 0, so that every page is there before it is measured.
+            pageable: vec![1; HOST_BYTES],
+        })
+    }
+
+    /// Returns the first bytes of one of them, if it has so many.
+    pub(super) fn part(&mut self, pinned: bool, bytes: u64) -> Option<&mut [u8]> {
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= HOST_BYTES)?;
+        Some(match pinned {
+            true => self.pinned.part(bytes),
+            false => self.pageable.get_mut(..bytes)?,
+        })
+    }
 }
 
 /// How long a copy took, in nanoseconds.
@@ -34,11 +54,7 @@ impl CudaRig {
     pub(super) fn take_host(&mut self) -> Result<HostMemory, RigError> {
         match self.host.take() {
             Some(host) => Ok(host),
-            None => Ok(HostMemory {
-                pinned: Pinned::new(&self.context, HOST_BYTES)?,
-                // Other than 0, so that every page is there before it is measured.
-                pageable: vec![1; HOST_BYTES],
-            }),
+            None => Ok(HostMemory::new(&self.context)?),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use cudarc::driver::{DriverError, result, sys};
 
+use super::own_stream::OwnStream;
 use crate::gpu::{GpuError, while_doing};
 
 /// An event that has the time.
@@ -17,6 +18,12 @@ impl Event {
     pub(super) fn record(&self) -> Result<(), DriverError> {
         // SAFETY: the event lives as long as this object; the stream is the default one.
         unsafe { result::event::record(self.0, result::stream::null()) }
+    }
+
+    /// Records it on a stream.
+    pub(super) fn record_on(&self, stream: &OwnStream) -> Result<(), DriverError> {
+        // SAFETY: event and stream live as long as these objects.
+        unsafe { result::event::record(self.0, stream.handle()) }
     }
 
     /// Waits for the event, and returns the nanoseconds since `earlier`.

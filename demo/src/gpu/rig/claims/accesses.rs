@@ -20,7 +20,7 @@ impl Accesses for CudaClaims {
                 "2^{log_words} words with a stride of 2^{log_stride} are too many"
             )));
         }
-        let (stride, numbers) = (self.function(STRIDE)?, self.function(NUMBERS)?);
+        let (stride, numbers) = (self.functions.get(STRIDE)?, self.functions.get(NUMBERS)?);
         let mut count = 1u32 << log_words;
         let mut words = self.memory(u64::from(count) * 4)?;
         if self.contents != Contents::Numbers(count.into()) {
@@ -44,12 +44,13 @@ impl Accesses for CudaClaims {
         if count > 1 << MOST_LOG_WORDS || used > FIELDS || count < 2 * COMPARED as u64 {
             return Err(RigError(format!("{used} fields of {records} records cannot be used")));
         }
-        let add = self.function(ADD_TO_FIELDS)?;
+        let add = self.functions.get(ADD_TO_FIELDS)?;
         let mut words = self.memory(count * 4)?;
         self.contents = Contents::Unknown;
         let doing = "clearing records";
         // SAFETY: the memory has this many bytes.
-        unsafe { result::memset_d8_async(words, 0, count as usize * 4, self.stream.0) }.map_err(while_doing(doing))?;
+        unsafe { result::memset_d8_async(words, 0, count as usize * 4, self.stream.handle()) }
+            .map_err(while_doing(doing))?;
         let (mut records, mut used) = (records, used);
         let (mut record_step, mut field_step) = match layout {
             Layout::ArrayOfStructures => (FIELDS, 1),

@@ -70,7 +70,7 @@ impl Allocations for CudaClaims {
 
     fn free_behind(&mut self, bytes: u64, kernel_ns: u64) -> Result<FreeBehind, RigError> {
         self.within_budget(bytes)?;
-        let spin = self.function(SPIN)?;
+        let spin = self.functions.get(SPIN)?;
         self.wait_until_idle()?;
         // SAFETY: the context is current on this thread; nothing reads the memory.
         let address = unsafe { result::malloc_sync(bytes as usize) }.map_err(while_doing("cuMemAlloc"))?;
@@ -93,7 +93,7 @@ impl Allocations for CudaClaims {
     }
 
     fn program(&mut self, source: Source, ops: &[Op]) -> Result<u64, RigError> {
-        let spin = self.function(SPIN)?;
+        let spin = self.functions.get(SPIN)?;
         self.wait_until_idle()?;
         let mut program = match self.program.take() {
             Some(program) if program.source() == source => program,

@@ -5,36 +5,13 @@ use std::time::Instant;
 use cudarc::driver::{DriverError, result};
 
 use super::{Contents, CudaClaims, ns_since};
-use crate::gpu::rig::Pinned;
+use crate::gpu::rig::copy::HostMemory;
 use crate::gpu::while_doing;
 use crate::rig::claims::{Copied, Copies, Pipeline};
 use crate::rig::{RigError, Route};
 
-/// Bytes of each kind of host memory.
-const HOST_BYTES: usize = 64 << 20;
 /// What is copied back and forth.
 const CONTENTS: u8 = 0x5a;
-
-/// Memory of the host, as much pinned as pageable.
-#[derive(Debug)]
-pub(super) struct HostMemory {
-    pinned: Pinned,
-    pageable: Vec<u8>,
-}
-
-impl HostMemory {
-    /// Returns the first bytes of one of them, if it has so many.
-    pub(super) fn part(&mut self, pinned: bool, bytes: usize) -> Option<&mut [u8]> {
-        let all = match pinned {
-            // SAFETY: pinned memory of this object, of this length; no copy is under way when this is called.
-            true => unsafe {
-                std::slice::from_raw_parts_mut(self.pinned.address.as_ptr().cast::<u8>(), self.pinned.bytes)
-            },
-            false => self.pageable.as_mut_slice(),
-        };
-        all.get_mut(..bytes)
-    }
-}
 
 impl Copies for CudaClaims {
     fn copy_async(&mut self, route: Route, bytes: u64) -> Result<Copied, RigError> {
@@ -49,8 +26,7 @@ impl Copies for CudaClaims {
             Route::DeviceToDevice | Route::PeerToDevice(_) | Route::DeviceToPeer(_) => return Err(refused()),
         };
         let mut host = self.host_memory()?;
-        let size = usize::try_from(bytes).map_err(|_| refused())?;
-        let part = host.part(pinned, size).ok_or_else(refused)?;
+        let part = host.part(pinned, bytes).ok_or_else(refused)?;
         // Both ends are set before: what arrives is what was sent, and not what was there.
         part.fill(if to_host { !CONTENTS } else { CONTENTS });
         let copied = self.copy_timed(device, part, to_host, bytes);
@@ -80,26 +56,22 @@ impl CudaClaims {
     pub(super) fn host_memory(&mut self) -> Result<HostMemory, RigError> {
         Ok(match self.host.take() {
             Some(host) => host,
-            None => HostMemory {
-                pinned: Pinned::new(&self.context, HOST_BYTES)?,
-                // Other than 0, so that every page is there before it is measured.
-                pageable: vec![1; HOST_BYTES],
-            },
+            None => HostMemory::new(&self.context)?,
         })
     }
 
     fn copy_timed(&self, device: u64, host: &mut [u8], to_host: bool, bytes: u64) -> Result<Copied, DriverError> {
         let before = if to_host { CONTENTS } else { !CONTENTS };
         // SAFETY: the device's memory has this many bytes, and lives until the synchronisation.
-        unsafe { result::memset_d8_async(device, before, bytes as usize, self.stream.0) }?;
+        unsafe { result::memset_d8_async(device, before, bytes as usize, self.stream.handle()) }?;
         self.stream.synchronize()?;
         let began = Instant::now();
         match to_host {
             // SAFETY: both ends have this many bytes and are left alone until the synchronisation. An error of the call says that
             // nothing was queued.
-            true => unsafe { result::memcpy_dtoh_async(host, device, self.stream.0) },
+            true => unsafe { result::memcpy_dtoh_async(host, device, self.stream.handle()) },
             // SAFETY: as above.
-            false => unsafe { result::memcpy_htod_async(device, host, self.stream.0) },
+            false => unsafe { result::memcpy_htod_async(device, host, self.stream.handle()) },
         }?;
         let returned_ns = ns_since(began);
         self.stream.synchronize()?;

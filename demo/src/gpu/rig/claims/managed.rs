@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use cudarc::driver::result;
 use gpumem_alloc::device::Location;
-use gpumem_alloc::{Allocator, Config, ManagedBuffer, Publish, Stream};
+use gpumem_alloc::{Allocator, Config, ManagedBuffer, Publish};
 
 use super::{Contents, CudaClaims, ns_since};
 use crate::gpu::{arg, while_doing};
@@ -40,7 +40,7 @@ impl CudaClaims {
         };
         // Pages that are on the device come back as a whole, which takes less time than page by page.
         memory
-            .prefetch(Location::Cpu, Stream(self.stream.0 as u64))
+            .prefetch(Location::Cpu, self.stream.named())
             .map_err(of_allocator)?;
         memory.host().map_err(of_allocator)?.fill(WORD);
         Ok(memory)
@@ -48,7 +48,7 @@ impl CudaClaims {
 
     /// Has a kernel read all of some memory, and returns how long it took.
     fn read_all(&mut self, address: u64, bytes: u64) -> Result<u64, RigError> {
-        let read = self.function(READ)?;
+        let read = self.functions.get(READ)?;
         let (mut data, mut count, mut rounds, mut word) = (address, bytes / 16, 1u32, WORD);
         let mut report = self.report.on_device();
         let mut args = [
@@ -67,8 +67,7 @@ impl CudaClaims {
         let device = self.memory(bytes)?;
         self.contents = Contents::Unknown;
         let mut host = self.host_memory()?;
-        let size = usize::try_from(bytes).map_err(|_| refused())?;
-        let part = host.part(pinned, size).ok_or_else(refused)?;
+        let part = host.part(pinned, bytes).ok_or_else(refused)?;
         part.fill(WORD.to_ne_bytes()[0]);
         let began = Instant::now();
         // SAFETY: both ends have this many bytes; the call returns when the host's memory is no longer used.
@@ -85,7 +84,7 @@ impl CudaClaims {
 impl Managed for CudaClaims {
     fn arrive(&mut self, arrival: Arrival, bytes: u64) -> Result<Arrived, RigError> {
         // The kernel is there before the clock runs.
-        self.function(READ)?;
+        self.functions.get(READ)?;
         match arrival {
             Arrival::CopiedPinned => return self.copied(true, bytes),
             Arrival::CopiedPageable => return self.copied(false, bytes),
@@ -94,7 +93,7 @@ impl Managed for CudaClaims {
         let memory = self.managed(bytes)?;
         let began = Instant::now();
         if arrival == Arrival::Prefetched {
-            let stream = Stream(self.stream.0 as u64);
+            let stream = self.stream.named();
             memory.prefetch(Location::Device, stream).map_err(of_allocator)?;
             self.stream.synchronize().map_err(while_doing("prefetching"))?;
         }
@@ -108,7 +107,7 @@ impl Managed for CudaClaims {
     }
 
     fn touch(&mut self, by: Toucher, bytes: u64) -> Result<u64, RigError> {
-        let touch = self.function(TOUCH)?;
+        let touch = self.functions.get(TOUCH)?;
         let mut memory = self.managed(bytes)?;
         let ns = match by {
             Toucher::Device => {
@@ -126,7 +125,7 @@ impl Managed for CudaClaims {
                 self.timed_as("touching managed memory", touch, (1, 1), &mut args)?
             }
             Toucher::Host => {
-                let stream = Stream(self.stream.0 as u64);
+                let stream = self.stream.named();
                 memory.prefetch(Location::Device, stream).map_err(of_allocator)?;
                 let words = memory.host().map_err(of_allocator)?;
                 let began = Instant::now();

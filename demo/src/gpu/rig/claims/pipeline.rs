@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use cudarc::driver::{DriverError, result, sys};
 
-use super::{ClaimStream, Contents, CudaClaims, ns_since};
+use super::{Contents, CudaClaims, ns_since};
+use crate::gpu::rig::own_stream::OwnStream;
 use crate::gpu::{arg, while_doing};
 use crate::kernels::COMPUTE;
 use crate::rig::RigError;
@@ -21,7 +22,7 @@ fn after(rounds: u32) -> u32 {
 
 impl CudaClaims {
     pub(super) fn compute_timed(&mut self, bytes: u64, rounds: u32) -> Result<u64, RigError> {
-        let compute = self.function(COMPUTE)?;
+        let compute = self.functions.get(COMPUTE)?;
         let (mut words, mut count, mut rounds) = (self.memory(bytes)?, bytes / 4, rounds);
         self.contents = Contents::Unknown;
         let mut args = [arg(&mut words), arg(&mut count), arg(&mut rounds)];
@@ -30,15 +31,17 @@ impl CudaClaims {
 
     pub(super) fn run_pipeline(&mut self, pipeline: Pipeline) -> Result<u64, RigError> {
         let refused = || RigError(format!("{pipeline:?} does not fit into what there is"));
-        let chunk = usize::try_from(pipeline.chunk_bytes).map_err(|_| refused())?;
-        let bytes = chunk.checked_mul(pipeline.chunks).ok_or_else(refused)?;
-        let compute = self.function(COMPUTE)?;
-        let device = self.memory(bytes as u64)?;
+        let bytes = pipeline
+            .chunk_bytes
+            .checked_mul(pipeline.chunks as u64)
+            .ok_or_else(refused)?;
+        let compute = self.functions.get(COMPUTE)?;
+        let device = self.memory(bytes)?;
         self.contents = Contents::Unknown;
         // The streams end before the host's memory does.
         let mut host = self.host_memory()?;
-        let streams: Vec<ClaimStream> = (0..pipeline.streams)
-            .map(|_| ClaimStream::new())
+        let streams: Vec<OwnStream> = (0..pipeline.streams)
+            .map(|_| OwnStream::new())
             .collect::<Result<_, _>>()?;
         let data = host.part(pipeline.pinned, bytes).ok_or_else(refused)?;
         data.fill(BEFORE);
@@ -64,7 +67,7 @@ impl CudaClaims {
         pipeline: Pipeline,
         compute: sys::CUfunction,
         device: u64,
-        streams: &[ClaimStream],
+        streams: &[OwnStream],
         data: &mut [u8],
     ) -> Result<u64, DriverError> {
         let began = Instant::now();
@@ -73,13 +76,13 @@ impl CudaClaims {
             let mut words = device + at * pipeline.chunk_bytes;
             let (mut count, mut rounds) = (pipeline.chunk_bytes / 4, pipeline.rounds);
             // SAFETY: this part of the device's memory has the chunk's size; the caller keeps both until the device was waited for.
-            unsafe { result::memcpy_htod_async(words, chunk, stream.0) }?;
+            unsafe { result::memcpy_htod_async(words, chunk, stream.handle()) }?;
             let mut args = [arg(&mut words), arg(&mut count), arg(&mut rounds)];
             self.launch(stream, compute, self.whole(), &mut args)?;
             // SAFETY: as above.
-            unsafe { result::memcpy_dtoh_async(chunk, words, stream.0) }?;
+            unsafe { result::memcpy_dtoh_async(chunk, words, stream.handle()) }?;
         }
-        streams.iter().try_for_each(ClaimStream::synchronize)?;
+        streams.iter().try_for_each(OwnStream::synchronize)?;
         Ok(ns_since(began))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cudarc::driver::{CudaContext, sys};
 use gpumem_alloc::device::Device;
-use gpumem_alloc::{Allocator, Buffer, Config, Publish, Stream};
+use gpumem_alloc::{Allocator, Buffer, Config, Publish};
 
 use super::{CudaClaims, ns_since};
 use crate::gpu::{DriverMemory, while_doing};
@@ -138,7 +138,7 @@ impl Program {
     }
 
     fn alloc(&self, gpu: &CudaClaims, bytes: u64) -> Result<Block, RigError> {
-        let stream = Stream(gpu.stream.0 as u64);
+        let stream = gpu.stream.named();
         Ok(match &self.memory {
             Memory::Driver(memory) => Block::Driver(memory.alloc(bytes)?, bytes),
             Memory::Pool(memory) => Block::Pool(memory.alloc_async(bytes, stream)?, bytes),
@@ -152,9 +152,7 @@ impl Program {
     fn free(&self, gpu: &CudaClaims, block: Block) -> Result<(), RigError> {
         match (&self.memory, block) {
             (Memory::Driver(memory), Block::Driver(address, _)) => Ok(memory.free(address)?),
-            (Memory::Pool(memory), Block::Pool(address, _)) => {
-                Ok(memory.free_async(address, Stream(gpu.stream.0 as u64))?)
-            }
+            (Memory::Pool(memory), Block::Pool(address, _)) => Ok(memory.free_async(address, gpu.stream.named())?),
             // A buffer goes back when it is dropped, and a block is never of another source.
             _ => Ok(()),
         }
