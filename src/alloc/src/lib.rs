@@ -69,6 +69,9 @@
 //! graph is captured ([`Pool::serve`]) nothing is done that would end the capture. Pools live in plain segments, and
 //! their requests go through the heap.
 //!
+//! **Managed memory.** [`Allocator::alloc_managed`] returns buffers that CPU and GPU access at one address. They come from the driver one by
+//! one, are not cached and not counted, and are published with their tag and advice.
+//!
 //! **Options.** `max_split_size`, `garbage_collection_threshold` and the others of [`Config`] are PyTorch's; [`conf`] reads them from text.
 //!
 //! # Threads, forks, streams

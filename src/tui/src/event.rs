@@ -1,6 +1,6 @@
 //! Events, and the effects that the main loop has to perform. Both are plain values, on either side of [`crate::update`].
 
-use crate::model::{Demo, DemoOutcome, DemoStep, Hits, Sampled};
+use crate::model::{Demo, DemoOutcome, DemoStep, Hierarchy, Hits, Sampled};
 
 pub(crate) use crate::model::Key;
 
@@ -28,7 +28,7 @@ pub(crate) struct Mouse {
     pub y: u16,
 }
 
-/// What a demo's child reported or did.
+/// What the child reported or did: a demo, or a benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DemoEvent {
     /// It was started.
@@ -51,6 +51,8 @@ pub(crate) enum DemoEvent {
         /// How it ended.
         outcome: DemoOutcome,
     },
+    /// It is a benchmark, and says how far it is.
+    Bench(BenchEvent),
     /// It could not be started, it failed, or it wrote something that is not understood.
     Failed(String),
     /// It reported that it cannot continue.
@@ -62,6 +64,22 @@ pub(crate) enum DemoEvent {
     },
     /// Its process has ended; the text says how.
     Exited(String),
+}
+
+/// What a benchmark's child reported or did.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum BenchEvent {
+    /// A part of it begins.
+    Progress {
+        /// Finished parts, and all of them.
+        done: (u64, u64),
+        /// What is measured now.
+        what: String,
+        /// An estimate of the time left.
+        left: crate::model::Nanos,
+    },
+    /// What it measured, and why that was not kept for the next time, if it was not.
+    Hierarchy(Box<Hierarchy>, Option<String>),
 }
 
 /// Why the dashboard has to end, other than by a key.
@@ -133,6 +151,11 @@ pub(crate) enum Effect {
         name: String,
         /// Whether it runs on the simulated device even if there is a GPU.
         simulated: bool,
+    },
+    /// End the running demo or benchmark, and measure this device's memory hierarchy once that is gone.
+    StartBench {
+        /// UUIDs of the device and of its peers, separated by commas.
+        devices: String,
     },
     /// Send a line to the demo's child.
     SendToDemo(String),

@@ -2,16 +2,18 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use gpumem_demo::bench::hierarchy as bench;
 use gpumem_demo::{Chosen, Demo as _, DeviceChoice, Entry, Replay, WITHOUT_GPU};
 
 use crate::app::{self, Ended};
 use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, explain};
 use crate::clock;
-use crate::demo::DemoOptions;
-use crate::model::{Demo, DemoInfo, Model, Only, Setup, Term, Tracking, View};
+use crate::demo::{DemoOptions, hierarchy};
+use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Term, Tracking, View};
 use crate::source::{driver_root, in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
@@ -261,8 +263,9 @@ fn dashboard(args: &ViewArgs) -> u8 {
 }
 
 /// Runs the dashboard. `command` is the subcommand in error messages of its demo.
-fn show(model: Model, demo: DemoOptions, command: &str) -> u8 {
+fn show(mut model: Model, demo: DemoOptions, command: &str) -> u8 {
     raise_descriptor_limit();
+    model.hierarchies = hierarchies();
     match app::run(model, demo) {
         Ok(Ended { code, failed: None }) => code,
         // The screen that showed the error is gone.
@@ -274,6 +277,17 @@ fn show(model: Model, demo: DemoOptions, command: &str) -> u8 {
             code
         }
         Err(error) => fail(FAILED, &format!("the dashboard cannot use this terminal: {error}")),
+    }
+}
+
+/// Reads the memory hierarchies that were measured before. A file that cannot be read is as good as none: `r` measures again.
+fn hierarchies() -> Hierarchies {
+    let mut kept = bench::kept().reports;
+    kept.sort_by_key(|kept| std::cmp::Reverse(kept.report.date));
+    Hierarchies {
+        kept: kept.iter().map(|kept| Arc::new(hierarchy(&kept.report))).collect(),
+        example: Some(Arc::new(hierarchy(&bench::example()))),
+        ..Hierarchies::default()
     }
 }
 

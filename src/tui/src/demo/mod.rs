@@ -1,8 +1,10 @@
-//! The demo's child process, which is this program run as `demo NAME --headless --json --steer`.
+//! The child process: a demo, which is this program run as `demo NAME --headless --json --steer`, or a benchmark, which is
+//! `bench hierarchy --json --steer`.
 //!
 //! It publishes like any other program; its stdout only drives the Demo view. It ends with the dashboard: its stdin is closed, and
 //! it is killed if it does not react (by the kernel if the dashboard could not).
 
+mod hierarchy;
 mod lines;
 mod running;
 #[cfg(test)]
@@ -23,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::event::DemoEvent;
 use lines::Lines;
 
+pub(crate) use hierarchy::hierarchy;
 pub(crate) use turns::Demos;
 
 /// How long a child may take to free its memory and end.
@@ -80,6 +83,19 @@ impl DemoChild {
             command.args(["--device", device]);
         }
         command.args(options.arguments_of(name));
+        DemoChild::start(command)
+    }
+
+    /// Starts the measurement of a device's memory hierarchy. CUDA sees only these `devices`, of which it measures the first one: their
+    /// UUIDs, separated by commas. Must be called on the main thread, too.
+    ///
+    /// # Errors
+    /// When this program cannot be executed again.
+    pub(crate) fn spawn_bench(devices: &str) -> std::io::Result<DemoChild> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["bench", "hierarchy", "--json", "--steer"]);
+        command.arg("--parent").arg(std::process::id().to_string());
+        command.env("CUDA_VISIBLE_DEVICES", devices);
         DemoChild::start(command)
     }
 

@@ -14,6 +14,9 @@ pub(super) fn line(text: &str) -> Option<DemoEvent> {
     if text.trim().is_empty() {
         return None;
     }
+    if let Some(event) = super::hierarchy::line(text) {
+        return Some(event);
+    }
     Some(match Line::parse(text) {
         Ok(line) => body(line.body),
         Err(error) => DemoEvent::Failed(clean(&error.to_string())),

@@ -1,4 +1,4 @@
-//! Runs one demo at a time. The next one starts when the last one is gone; if several were requested meanwhile, only the latest one
+//! Runs one demo or benchmark at a time, since each would disturb the other. The next one starts when the last one is gone; if several were requested meanwhile, only the latest one
 //! starts.
 
 use tokio::task::JoinHandle;
@@ -16,11 +16,11 @@ pub(crate) struct Demos {
     next: Option<Requested>,
 }
 
-/// A demo that was requested and has not started.
+/// A child that was requested and has not started.
 #[derive(Debug)]
-struct Requested {
-    name: String,
-    simulated: bool,
+enum Requested {
+    Demo { name: String, simulated: bool },
+    Bench { devices: String },
 }
 
 impl Demos {
@@ -37,7 +37,13 @@ impl Demos {
     /// Ends the running demo. [`Demos::next`] starts the new one once that is gone.
     pub(crate) fn start(&mut self, name: String, simulated: bool) {
         self.stop();
-        self.next = Some(Requested { name, simulated });
+        self.next = Some(Requested::Demo { name, simulated });
+    }
+
+    /// Ends the running demo, and measures a device's memory hierarchy once that is gone.
+    pub(crate) fn start_bench(&mut self, devices: String) {
+        self.stop();
+        self.next = Some(Requested::Bench { devices });
     }
 
     /// Ends the demo in the background. Its further events are dropped.
@@ -64,8 +70,15 @@ impl Demos {
     /// loses nothing.
     pub(crate) async fn next(&mut self) -> DemoEvent {
         self.gone().await;
-        if let Some(Requested { name, simulated }) = self.next.take() {
-            match DemoChild::spawn(&name, simulated, &self.options) {
+        if let Some(requested) = self.next.take() {
+            let (name, started) = match requested {
+                Requested::Demo { name, simulated } => {
+                    let started = DemoChild::spawn(&name, simulated, &self.options);
+                    (name, started)
+                }
+                Requested::Bench { devices } => ("the benchmark".to_owned(), DemoChild::spawn_bench(&devices)),
+            };
+            match started {
                 Ok(child) => self.child = Some(child),
                 Err(error) => return DemoEvent::Failed(format!("{name} could not be started: {error}")),
             }

@@ -49,6 +49,8 @@ pub(crate) enum Action {
     Causes,
     /// Toggles between one process's managed memory and the list of all processes.
     ListManaged,
+    /// Measures the memory hierarchy of the selected device, or stops that.
+    Measure,
     /// Performs the next step of a demo, or pauses.
     Space,
     /// Toggles whether what is shown is frozen.
@@ -335,7 +337,7 @@ mod tests {
             Some(Action::Open(View::Timeline))
         );
         assert_eq!(
-            action_of(View::Overview, Key::Char('4')),
+            action_of(View::Overview, Key::Char('6')),
             None,
             "no view has this key yet"
         );

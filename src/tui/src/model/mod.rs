@@ -9,6 +9,7 @@ mod demo;
 mod device;
 mod figures;
 mod finding;
+mod hierarchy;
 mod history;
 mod inputs;
 mod key;
@@ -32,6 +33,10 @@ pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, De
 pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, PartOf};
 pub(crate) use figures::Figures;
 pub(crate) use finding::{Finding, Severity};
+pub(crate) use hierarchy::{
+    CONTEXT, CurvePoint, Hierarchies, Hierarchy, HierarchyLevel, LevelBandwidth, LevelLatency, MEASURED_IN,
+    MEASURED_WITH, Measuring, Rung, Whose,
+};
 pub(crate) use history::{DISCOVER, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
 pub(crate) use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken};
 pub(crate) use key::Key;
@@ -120,6 +125,8 @@ pub(crate) struct Model {
     pub tags: Option<TagPast>,
     /// The demo that runs or ran last.
     pub demo: Option<Demo>,
+    /// The memory hierarchies of cards.
+    pub hierarchies: Hierarchies,
     /// What the user selected and opened.
     pub ui: Ui,
 }

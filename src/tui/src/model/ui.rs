@@ -27,6 +27,8 @@ pub(crate) enum Popup {
         /// Index into [`Column::ALL`].
         selected: usize,
     },
+    /// The question whether to measure a card that other programs use.
+    Measure,
     /// The menu of fixes of the demo.
     Fix {
         /// Index into [`super::Demo::choices`].
@@ -129,6 +131,15 @@ pub(crate) struct UnifiedUi {
     pub causes: Option<ManagedTarget>,
 }
 
+/// State of the Hierarchy view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HierarchyUi {
+    /// The selected level, by index.
+    pub level: usize,
+    /// Whether the selected level is explained in place of the curve, where there is no room for both.
+    pub explained: bool,
+}
+
 /// State of the Timeline view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimelineUi {
@@ -199,6 +210,8 @@ pub(crate) enum Target {
     Device(DeviceKey),
     /// Selects a process.
     Process(ProcessId),
+    /// Selects a level of the memory hierarchy, by index.
+    Level(usize),
     /// Shows a process's managed memory.
     Managed(ManagedTarget),
     /// Sorts by a column.
@@ -281,6 +294,8 @@ pub(crate) struct Ui {
     pub blocks: BlocksUi,
     /// Timeline view.
     pub timeline: TimelineUi,
+    /// Hierarchy view.
+    pub hierarchy: HierarchyUi,
     /// Unified view.
     pub unified: UnifiedUi,
     /// Selected entry of the Demo view's list.

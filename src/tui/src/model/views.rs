@@ -16,6 +16,8 @@ pub(crate) enum View {
     Blocks,
     /// The selected device over time.
     Timeline,
+    /// The memory hierarchy of the selected device, measured.
+    Hierarchy,
     /// Managed memory: where its pages are, and how they move.
     Unified,
     /// The running demo, or the list of demos.
@@ -35,7 +37,7 @@ impl View {
 pub(crate) struct ViewRow {
     /// The view.
     pub view: View,
-    /// The key that opens it. Keys 4 to 6 are reserved for later views, so that the others never change.
+    /// The key that opens it. Key 6 is reserved for a later view, so that the others never change.
     pub key: char,
     /// Its title.
     pub title: &'static str,
@@ -50,7 +52,7 @@ pub(crate) struct ViewRow {
 const LINES: [Action; 2] = [Action::Move(Move::Up), Action::Move(Move::Down)];
 
 /// All views, in the order of their keys.
-pub(crate) static VIEWS: [ViewRow; 5] = [
+pub(crate) static VIEWS: [ViewRow; 6] = [
     ViewRow {
         view: View::Overview,
         key: '1',
@@ -118,6 +120,35 @@ pub(crate) static VIEWS: [ViewRow; 5] = [
                     false => Some("by tag"),
                 })
                 .help("t", "by tag: what a process allocated for"),
+        ],
+    },
+    ViewRow {
+        view: View::Hierarchy,
+        key: '4',
+        title: "Hierarchy",
+        wheel: LINES,
+        own_footer: false,
+        bindings: &[
+            Binding::new(&[UP, DOWN, FIRST, LAST])
+                .footer("↑↓", |_| Some("level"))
+                .help("↑ ↓, Home End", "select a level"),
+            Binding::new(&[LEFT, RIGHT])
+                .footer("←→", |model| (model.world().devices.len() > 1).then_some("device"))
+                .help("← →", "another device"),
+            Binding::new(&[(Key::Enter, Action::Enter)])
+                .footer("Enter", |model| {
+                    Some(match model.ui.hierarchy.explained {
+                        true => "curve",
+                        false => "explain",
+                    })
+                })
+                .help("Enter", "explain the level, or show the curve again"),
+            Binding::new(&[(Key::Char('r'), Action::Measure)])
+                .footer("r", |model| match &model.hierarchies.measuring {
+                    Some(_) => Some("stop"),
+                    None => model.measurable().map(|_| "measure"),
+                })
+                .help("r", "measure this device, which takes some seconds"),
         ],
     },
     ViewRow {

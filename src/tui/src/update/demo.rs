@@ -5,13 +5,16 @@ use gpumem_probe::NvmlState;
 use crate::event::{DemoEvent, Effect};
 use crate::model::{Action, Demo, DemoPhase, DemoStep, Model, Move, Popup, Severity};
 
-use super::toast;
+use super::{hierarchy, toast};
 
 /// Exit code of a demo that failed without one of its own.
 const FAILED: u8 = 1;
 
 /// Handles an event of the child.
 pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
+    if model.hierarchies.measuring.is_some() {
+        return hierarchy::handle(model, event);
+    }
     let Some(demo) = &mut model.demo else { return Vec::new() };
     match event {
         DemoEvent::Spawned { pid } => {
@@ -62,6 +65,8 @@ pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
             demo.outcome = Some(outcome);
             demo.choices.clear();
         }
+        // One that was stopped: its last words may still come.
+        DemoEvent::Bench(_) => return Vec::new(),
         DemoEvent::Failed(text) => return fail(model, text, FAILED),
         DemoEvent::GaveUp { text, exit_code } => return fail(model, text, exit_code),
         DemoEvent::Exited(how) => {
@@ -238,6 +243,8 @@ pub(super) fn start_entry(model: &mut Model) -> Vec<Effect> {
 fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> Vec<Effect> {
     model.ui.follow_demo = true;
     model.ui.demo_scroll = 0;
+    // It ends: there is one child.
+    model.hierarchies.measuring = None;
     model.demo = Some(Demo {
         name: name.clone(),
         simulated,

@@ -7,6 +7,7 @@ mod blocks;
 mod demo;
 mod devices;
 mod findings;
+mod hierarchy;
 mod join;
 mod keys;
 mod list;
@@ -113,6 +114,7 @@ fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         View::Overview => overview::act(model, action),
         View::Blocks => blocks::act(model, action),
         View::Timeline => timeline::act(model, action),
+        View::Hierarchy => hierarchy::act(model, action),
         View::Unified => unified::act(model, action),
         View::Demo => demo::act(model, action),
     };

@@ -31,6 +31,7 @@ fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
             model.ui.view = View::Blocks
         }
         Target::Process(id) => overview::select_process(model, Some(id)),
+        Target::Level(n) => model.ui.hierarchy.level = n,
         Target::Managed(target) => unified::show(model, target),
         Target::Column(column) => popup::sort_by(model, column),
         Target::Bytes { addr, bytes_per_cell } => point(model, addr, bytes_per_cell, column),

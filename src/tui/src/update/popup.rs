@@ -3,7 +3,7 @@
 use crate::event::{Effect, Key};
 use crate::model::{Column, Model, Popup, Sort};
 
-use super::{demo, relist};
+use super::{demo, hierarchy, relist};
 
 /// A move of the selection or of the text.
 enum Move {
@@ -25,6 +25,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::End | Key::Char('G') => Move::Last,
         Key::Enter | Key::Char(' ') => return accept(model),
         Key::Esc | Key::Char('q') => return close(model),
+        Key::Char('r') if matches!(model.ui.popup, Some(Popup::Measure)) => return close(model),
         Key::Char('?') if matches!(model.ui.popup, Some(Popup::Help { .. })) => return close(model),
         Key::Char('m') if matches!(model.ui.popup, Some(Popup::Findings { .. })) => return close(model),
         Key::Char('s') if matches!(model.ui.popup, Some(Popup::Sort { .. })) => return close(model),
@@ -67,6 +68,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
             vec![Effect::Draw]
         }
         Some(Popup::Fix { selected }) => demo::fix(model, selected),
+        Some(Popup::Measure) => hierarchy::start(model),
         Some(Popup::Help { .. } | Popup::Findings { .. }) | None => vec![Effect::Draw],
     }
 }
@@ -97,7 +99,7 @@ fn shift(model: &mut Model, movement: &Move) {
             *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16
         }
         Some(Popup::Sort { selected } | Popup::Fix { selected }) => *selected = moved(*selected),
-        None => {}
+        Some(Popup::Measure) | None => {}
     }
 }
 
@@ -106,6 +108,6 @@ fn last_entry(model: &Model) -> usize {
         Some(Popup::Help { .. } | Popup::Findings { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
         Some(Popup::Sort { .. }) => Column::ALL.len() - 1,
         Some(Popup::Fix { .. }) => model.demo.as_ref().map_or(0, |d| d.choices.len().saturating_sub(1)),
-        None => 0,
+        Some(Popup::Measure) | None => 0,
     }
 }

@@ -145,24 +145,23 @@ fn facts(screen: &Screen<'_>) -> Vec<(Ink, String)> {
     facts
 }
 
-/// Draws the tabs at the right edge and returns their first column. Titles are dropped where they do not fit.
+/// Draws the tabs at the right edge and returns their first column. Where they do not fit, first the gaps between them are dropped, then
+/// titles.
 fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
     let open = screen.model.ui.view;
-    // Level 0 shows every title, level 1 the open view's, level 2 none.
-    let named = |row: &ViewRow, level: u8| level == 0 || (level == 1 && row.view == open);
-    let label = |row: &ViewRow, level: u8| {
-        if named(row, level) {
-            format!(" {} {} ", row.key, row.title)
-        } else {
-            format!(" {} ", row.key)
-        }
+    // Level 0 shows every title, level 1 does so without gaps, level 2 shows the open view's title, level 3 none.
+    let label = |row: &ViewRow, level: u8| match level {
+        1 => format!(" {} {}", row.key, row.title),
+        0 => format!(" {} {} ", row.key, row.title),
+        2 if row.view == open => format!(" {} {} ", row.key, row.title),
+        _ => format!(" {} ", row.key),
     };
     let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
     let total = |level| VIEWS.iter().map(|row| width(&label(row, level))).sum::<u16>() + width(help(level));
     let must = required_columns(screen.model);
-    let name = |level| if level == 0 { 10 } else { 0 };
+    let name = |level| if level < 2 { 10 } else { 0 };
     let fits = |level: &u8| total(*level) <= area.width.saturating_sub(must.max(name(*level)));
-    let Some(level) = (0..3).find(fits).or_else(|| (total(2) <= area.width).then_some(2)) else {
+    let Some(level) = (0..4).find(fits).or_else(|| (total(3) <= area.width).then_some(3)) else {
         return area.width;
     };
     let start = area.width - total(level);

@@ -7,6 +7,7 @@ mod badge;
 mod blocks;
 mod chrome;
 mod demo;
+mod hierarchy;
 mod history;
 mod layout;
 mod overview;
@@ -86,7 +87,7 @@ struct Drawing {
     is_simulated: fn(&Model) -> bool,
 }
 
-const VIEWS: [Drawing; 5] = [
+const VIEWS: [Drawing; 6] = [
     Drawing {
         view: View::Overview,
         draw: overview::draw,
@@ -107,10 +108,18 @@ const VIEWS: [Drawing; 5] = [
         },
     },
     Drawing {
+        view: View::Hierarchy,
+        draw: hierarchy::draw,
+        // It shows measured figures, of this card or, labelled, of another one.
+        is_simulated: |_| false,
+    },
+    Drawing {
         view: View::Unified,
         draw: unified::draw,
-        // Simulated devices have no managed memory that the kernel knows.
-        is_simulated: |_| false,
+        is_simulated: |model| {
+            let shown = model.managed_selected();
+            shown.is_some_and(|target| model.world().managed.is_simulated(target))
+        },
     },
     Drawing {
         view: View::Demo,

@@ -2,6 +2,7 @@
 
 mod findings;
 mod help;
+mod measure;
 
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::Span;
@@ -33,6 +34,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
                 .collect();
             menu(screen, area, "Sort by", &entries, *selected);
         }
+        Popup::Measure => measure::draw(screen, area),
         Popup::Fix { selected } => {
             let choices = screen.model.demo.as_ref().map_or(&[][..], |d| &d.choices);
             let entries: Vec<(String, String)> = choices.iter().map(|c| (c.name.clone(), c.text())).collect();

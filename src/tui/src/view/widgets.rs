@@ -12,6 +12,7 @@ mod histogram;
 mod history_graph;
 mod legend;
 mod phase_strip;
+mod plain_bars;
 mod residency_map;
 mod spark;
 #[cfg(test)]
@@ -26,5 +27,6 @@ pub(super) use histogram::SizeHistogram;
 pub(super) use history_graph::{HistoryGraph, SECONDS, used_shares};
 pub(super) use legend::{Entry, Legend};
 pub(super) use phase_strip::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
+pub(super) use plain_bars::{PlainBar, PlainColumns};
 pub(super) use residency_map::{PLACES, ResidencyMap, ResidencyState, place_sign};
 pub(super) use spark::Spark;

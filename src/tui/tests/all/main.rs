@@ -10,6 +10,7 @@ mod driver;
 mod files;
 mod foreign_text;
 mod gpu;
+mod hierarchy;
 mod input;
 mod many;
 mod namesake;

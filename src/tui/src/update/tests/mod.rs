@@ -2,6 +2,7 @@
 
 mod demo;
 mod findings;
+mod hierarchy;
 mod join;
 mod keys;
 mod list;

@@ -2,6 +2,7 @@
 //! simulated device; and faulty or unusual machines.
 
 mod broken;
+mod hierarchy;
 mod memory;
 mod simulated;
 mod unified;
@@ -232,6 +233,10 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
             model
         }),
         ("timeline-sim", at(View::Timeline, simulated())),
+        ("hierarchy", hierarchy::card()),
+        ("hierarchy-measuring", hierarchy::measuring()),
+        ("hierarchy-question", with(Popup::Measure, hierarchy::card())),
+        ("hierarchy-example", hierarchy::example()),
         ("unified", unified::unified()),
         ("unified-causes", unified::causes()),
         ("unified-list", unified::list()),

@@ -1,8 +1,9 @@
 //! The channels that mutants are made from: real ones of several shapes, made in each run by a publisher.
 
 use gpumem_channel::{
-    Block, BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Lane, LaneFigures, LanePool, Operation,
-    Options, PoolId, Publisher, Segment, SegmentKind, Split, Stat, Touched,
+    Block, BlockState, Device, DeviceKind, DeviceStats, Event, EventKind, Lane, LaneFigures, LanePool, MANAGED_BLOCK,
+    ManagedBlock, ManagedCounters, ManagedFigures, ManagedRange, Operation, Options, PoolId, Publisher, Segment,
+    SegmentKind, Split, Stat, Touched,
 };
 use gpumem_tests::{Random, World, uuid_of};
 
@@ -35,6 +36,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("lanes", true, &Shape { lanes: 2, ..heap }),
         base("oom", true, &Shape { oom: true, ..heap }),
         base("two", true, &Shape { devices: 2, ..heap }),
+        base("managed", true, &Shape { managed: true, ..heap }),
         base(
             "wide",
             true,
@@ -61,6 +63,8 @@ struct Shape {
     lanes: u32,
     /// A request failed, and there is advice.
     oom: bool,
+    /// Its device is simulated and has managed memory.
+    managed: bool,
     /// The publisher closed the channel.
     closed: bool,
 }
@@ -74,6 +78,7 @@ impl Default for Shape {
             blocks: 256,
             lanes: 0,
             oom: false,
+            managed: false,
             closed: false,
         }
     }
@@ -92,8 +97,8 @@ impl Shape {
             strings: 16,
             devices: 2,
             lanes: 2,
-            managed: 8,
-            managed_blocks: 8,
+            managed: 8 * u32::from(self.managed),
+            managed_blocks: 8 * u32::from(self.managed),
             lane_events: 16,
             job: "base".to_owned(),
             program: Some("trainer".to_owned()),
@@ -114,6 +119,9 @@ impl Shape {
                 publisher.stats(device, stats, Touched::ALL);
             }
         }
+        if self.managed {
+            publish_managed(&mut publisher);
+        }
         let bytes = std::fs::read(&path).unwrap();
         if !self.closed {
             return bytes;
@@ -121,6 +129,32 @@ impl Shape {
         drop(publisher);
         std::fs::read(path).unwrap()
     }
+}
+
+/// Publishes managed memory with the pages of a model.
+fn publish_managed(publisher: &mut Publisher) {
+    let tag = publisher.intern("weights");
+    for slot in 0..3u32 {
+        let addr = (1 << 40) + u64::from(slot) * 8 * MANAGED_BLOCK;
+        let range = ManagedRange {
+            addr,
+            size: 3 * MANAGED_BLOCK,
+            tag,
+            ..ManagedRange::default()
+        };
+        publisher.managed_range(slot, Some(&range));
+        let block = ManagedBlock {
+            addr,
+            on_cpu: [0xff; 8],
+            on_gpu: 0xff00,
+            ..ManagedBlock::default()
+        };
+        publisher.managed_block(slot, Some(&block));
+    }
+    publisher.managed_figures(&ManagedFigures {
+        counters: Some(ManagedCounters::default()),
+        ..ManagedFigures::default()
+    });
 }
 
 /// A program that fills its channel.
@@ -135,7 +169,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// Fills a device. Its figures are not published yet.
     fn device(&mut self, device: u8, shape: &Shape) -> DeviceStats {
-        let simulated = device > 0;
+        let simulated = device > 0 || shape.managed;
         self.publisher.set_device(
             device,
             &Device {
