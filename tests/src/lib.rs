@@ -48,7 +48,7 @@ pub fn said(bytes: &[u8]) -> String {
 
 /// Waits until `holds` is true, for conditions that no screen shows. Panics if that takes too long.
 #[track_caller]
-pub fn until(what: &str, holds: impl Fn() -> bool) {
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "never came true: {what}");

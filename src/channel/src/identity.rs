@@ -46,20 +46,21 @@ pub(crate) fn realtime_of(publisher: &Identity, moment: u64) -> Option<u64> {
     Some(by_its_clock.max(by_ours))
 }
 
-/// Reads the identity of this process.
-pub(crate) fn of_this_process(program: Option<&str>, job: &str) -> io::Result<Identity> {
+/// Reads the identity of a process; of this one if none is named. Ranks are those of this process's environment.
+pub(crate) fn of_process(pid: Option<u32>, program: Option<&str>, job: &str) -> io::Result<Identity> {
+    let folder = pid.map_or("/proc/self".to_owned(), |pid| format!("/proc/{pid}"));
     let rank = |name| std::env::var(name).ok().and_then(|v: String| v.parse().ok());
     let own_name = || {
         let path = std::env::current_exe().ok()?;
         Some(path.file_name()?.to_string_lossy().into_owned())
     };
     Ok(Identity {
-        pid: std::process::id(),
+        pid: pid.unwrap_or_else(std::process::id),
         // The name in it is truncated to 15 bytes, which may split a character.
-        start_time: start_time(&String::from_utf8_lossy(&fs::read("/proc/self/stat")?))
+        start_time: start_time(&String::from_utf8_lossy(&fs::read(format!("{folder}/stat"))?))
             .ok_or(io::ErrorKind::InvalidData)?,
         boot_id: boot_id().unwrap_or(UNKNOWN_BOOT),
-        pid_namespace: fs::metadata("/proc/self/ns/pid")?.ino(),
+        pid_namespace: fs::metadata(format!("{folder}/ns/pid"))?.ino(),
         uid: rustix::process::geteuid().as_raw(),
         created_realtime: now(ClockId::Realtime),
         created_monotonic: now(ClockId::Monotonic),
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn identity_survives_the_round_trip() {
-        let mut identity = of_this_process(Some("train.py"), "llama").unwrap();
+        let mut identity = of_process(None, Some("train.py"), "llama").unwrap();
         identity.rank = Some(0);
         identity.world_size = Some(u32::MAX - 1);
         assert_eq!(unpack(&pack(&identity), identity.uid), identity);

@@ -33,6 +33,7 @@
 //!               6 generations     7 events    8 strings      9 managed ranges
 //!              10 lanes          11 their generations         12 their events
 //!              13 figures of managed memory                   14 managed blocks
+//!              15 when another allocator was sampled
 //! ```
 //! This is format 2. Format 1 has no lanes, and is read as such. Its readers refuse format 2, because they would show its
 //! figures in part only. Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown
@@ -123,6 +124,7 @@ mod put;
 mod reader;
 mod record;
 mod replica;
+mod sampled;
 pub mod section;
 mod seqlock;
 mod snapshot;
@@ -153,6 +155,7 @@ pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PER_THREAD_STREAMS, PoolId, Segment,
     SegmentKind, StringId,
 };
+pub use sampled::Sampled;
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use sweep::left_behind;

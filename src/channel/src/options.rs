@@ -30,6 +30,11 @@ pub struct Options {
     /// Size of the table of managed blocks (128 bytes for 2 MiB), for publishers that know where their pages are; none by
     /// default.
     pub managed_blocks: u32,
+    /// Whether the publisher samples another allocator, and says when it did.
+    pub sampled: bool,
+    /// The process that the channel is about, if that is not this one: its parent, say. It must be of the same pid
+    /// namespace and user, or readers do not believe it. This process is the life sign, and has to end with that one.
+    pub process: Option<u32>,
     /// Label of the job; empty for none.
     pub job: String,
     /// Name of the program; `None` uses that of the executable.
@@ -53,6 +58,8 @@ impl Default for Options {
             lane_events: 8_192,
             managed: 256,
             managed_blocks: 0,
+            sampled: false,
+            process: None,
             job: std::env::var_os("GPUMEM_JOB")
                 .unwrap_or_default()
                 .to_string_lossy()

@@ -20,6 +20,7 @@ use crate::writer::{Structure, Writer};
 mod create;
 mod fit;
 mod managed;
+mod sampled;
 
 /// Publishes a channel. There is one writer: every method that stores takes `&mut self`.
 ///

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::time::ClockId;
 
 use crate::cells::Cell;
@@ -90,6 +91,27 @@ impl Reader {
     /// If the file cannot be read.
     pub fn is_removed(&self) -> io::Result<bool> {
         Ok(self.file.metadata()?.nlink() == 0)
+    }
+
+    /// Tells a publisher that [samples](crate::Options::sampled) another allocator that somebody wants to see its blocks, by
+    /// the access time of the file. Nothing else of the file changes.
+    ///
+    /// # Errors
+    /// If this user may not set it: only the file's owner and root may.
+    pub fn want_blocks(&self) -> io::Result<()> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let omit = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: omit,
+        };
+        Ok(rustix::fs::futimens(&self.file, &times)?)
     }
 
     /// Returns the identity of the publisher.

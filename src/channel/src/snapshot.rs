@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::managed::Managed;
 use crate::record::{Block, Device, Event, Segment, StringId};
+use crate::sampled::Sampled;
 use crate::stats::{DeviceStats, LaneFigures};
 
 mod free;
@@ -178,6 +179,8 @@ pub struct Snapshot {
     pub malformed_segments: u32,
     /// Its managed memory; `None` if the file has no place for it, and after a [glance](crate::Reader::glance).
     pub managed: Option<Managed>,
+    /// When its publisher sampled another allocator, if it does; `None` also after a [glance](crate::Reader::glance).
+    pub sampled: Option<Sampled>,
     /// When this was read: nanoseconds of `CLOCK_MONOTONIC`.
     pub read_at: u64,
     /// Strings by id; `strings[0]` is empty.

@@ -205,6 +205,9 @@ pub(crate) enum Command {
     /// Hold the driver's trackers of managed memory for a dashboard, which starts it
     #[command(hide = true)]
     UvmHelper,
+    /// Publish what a PyTorch process says on stdin, which starts it
+    #[command(hide = true)]
+    Publisher,
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {

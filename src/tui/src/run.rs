@@ -61,6 +61,10 @@ fn command() -> u8 {
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
         Some(Command::UvmHelper) => hold_trackers(),
+        Some(Command::Publisher) => {
+            gpumem_torch::run(io::BufReader::new(io::stdin()), &mut io::stdout());
+            0
+        }
         Some(Command::Bench(bench)) => gpumem_demo::bench::main(&bench),
         Some(Command::Replay(replay)) if replay.live() => look_at_replay(&replay),
         Some(Command::Replay(replay)) => gpumem_demo::replay::main(&replay.to_args()),

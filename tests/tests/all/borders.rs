@@ -27,11 +27,12 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 fn crates_have_the_allowed_dependencies_only() {
     let of = dependencies();
     // The allowed dependencies among our own crates and those for the GPU, the screen and the main loop.
-    let allowed: [(&str, &[&str]); 9] = [
+    let allowed: [(&str, &[&str]); 10] = [
         ("gpumem-text", &[]),
         ("gpumem-channel", &["gpumem-text"]),
         ("gpumem-snapshot", &[]),
         ("gpumem-probe", &["gpumem-text"]),
+        ("gpumem-torch", &["gpumem-channel", "gpumem-snapshot", "gpumem-text"]),
         (
             "gpumem-alloc",
             &["gpumem-channel", "gpumem-snapshot", "gpumem-text", "cudarc"],
@@ -55,6 +56,7 @@ fn crates_have_the_allowed_dependencies_only() {
                 "gpumem-probe",
                 "gpumem-demo",
                 "gpumem-text",
+                "gpumem-torch",
                 "ratatui",
                 "tokio",
             ],

@@ -59,10 +59,11 @@ impl Publisher {
                 false => CreateError::Io { doing, path, source },
             }
         };
-        let identity = identity::of_this_process(options.program.as_deref(), &options.job).map_err(io_error(
-            "read the identity of this process from",
-            Path::new("/proc/self"),
-        ))?;
+        let about = options
+            .process
+            .map_or("/proc/self".to_owned(), |pid| format!("/proc/{pid}"));
+        let identity = identity::of_process(options.process, options.program.as_deref(), &options.job)
+            .map_err(io_error("read the identity of the process from", Path::new(&about)))?;
         // From here on forked children are detected.
         let process = Process::current();
         let mut name = Name::next(&identity);

@@ -26,7 +26,11 @@ impl Reader {
     /// Marks devices with more bytes in free blocks than are cached. `events` is the number of events before the blocks
     /// were read.
     pub(super) fn check_free(&mut self, snapshot: &mut Snapshot, events: u64) -> Result<(), ReadError> {
-        let still = self.of_one_moment && snapshot.lagging_segments == 0 && snapshot.event_count == events;
+        // What was sampled of another allocator is of different moments.
+        let still = snapshot.sampled.is_none()
+            && self.of_one_moment
+            && snapshot.lagging_segments == 0
+            && snapshot.event_count == events;
         let suspect = |map: &DeviceMap| {
             let cached = map.stats.filter(|_| map.contradiction.is_none())?.cached_bytes();
             map.free().bytes.checked_sub(cached).filter(|&over| over > 0)

@@ -45,6 +45,7 @@ fn sections_are_contiguous_for_any_options() {
         lane_events: 1 << 10,
         managed: u32::MAX,
         managed_blocks: u32::MAX,
+        sampled: true,
         ..Options::default()
     };
     for options in [few, Options::default(), many] {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpumem_channel::{DeviceMap, SegmentKind};
+use gpumem_channel::{DeviceMap, Sampled, SegmentKind};
 
 use super::pools::{PoolShare, pools};
 use super::ran_out::RanOut;
@@ -48,6 +48,11 @@ pub(crate) struct Figures {
     pub pools: Vec<PoolShare>,
     /// Whether separate free blocks can serve one request together.
     pub stitched: bool,
+    /// Whether there is a map: `free` and `largest_free` are not known without. A publisher that samples another allocator has one only
+    /// while somebody looks at it.
+    pub mapped: bool,
+    /// Why there is none although somebody does.
+    pub map_skipped: Option<Arc<str>>,
     /// Whether no block of the map is missing or torn. If not, `free` and `largest_free` are lower bounds.
     pub complete: bool,
 }
@@ -55,10 +60,11 @@ pub(crate) struct Figures {
 impl Figures {
     /// Computes the figures of a published device, given its channel's strings. Returns `None` if its statistics could not be
     /// read consistently or contradict themselves, so that they become part of no sum.
-    pub(crate) fn of(map: &DeviceMap, strings: &[Arc<str>]) -> Option<Figures> {
+    pub(crate) fn of(map: &DeviceMap, strings: &[Arc<str>], sampled: Option<&Sampled>) -> Option<Figures> {
         let stats = map.stats.as_ref().filter(|_| map.contradiction.is_none())?;
         let free = map.free();
         let all = stats.all();
+        let mapped = sampled.is_none_or(|sampled| sampled.blocks_at > 0);
         Some(Figures {
             reserved: all.reserved_bytes.current,
             budget: (map.device.budget > 0).then_some(map.device.budget),
@@ -79,11 +85,20 @@ impl Figures {
             ran_out: None,
             retries: stats.num_alloc_retries,
             pools: pools(map, strings),
-            complete: map.segments.iter().all(|s| s.complete),
+            mapped,
+            map_skipped: sampled
+                .and_then(Sampled::skipped)
+                .and_then(|id| strings.get(id.0 as usize).cloned()),
+            complete: mapped && map.segments.iter().all(|s| s.complete),
         })
     }
 
-    /// Returns the external fragmentation: 1 - largest free block / all free. `None` if nothing is free.
+    /// Returns the largest free block; `None` if there is no map.
+    pub(crate) fn largest(&self) -> Option<u64> {
+        self.mapped.then_some(self.largest_free)
+    }
+
+    /// Returns the external fragmentation: 1 - largest free block / all free. `None` if nothing is free, or there is no map.
     pub(crate) fn fragmentation(&self) -> Option<f64> {
         (self.free > 0).then(|| 1.0 - self.largest_free as f64 / self.free as f64)
     }

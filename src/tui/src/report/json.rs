@@ -281,7 +281,7 @@ fn figures(f: &Figures) -> JsonFigures<'_> {
         peak_allocated: f.peak_allocated,
         inactive_split: f.inactive_split,
         free_total: f.free,
-        largest_free: f.largest_free,
+        largest_free: f.largest(),
         free_blocks: f.free_blocks,
         active_blocks: f.active_blocks,
         segments: f.segments,

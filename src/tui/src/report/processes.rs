@@ -103,6 +103,7 @@ fn driver_bytes(process: &Process) -> String {
 /// Formats the largest free block. An incomplete map gives a lower bound, or nothing.
 fn largest_free(figures: &Figures) -> String {
     match (figures.complete, figures.largest_free) {
+        _ if !figures.mapped => "-".into(),
         (true, bytes) => units::bytes_short(bytes),
         (false, 0) => "-".into(),
         (false, bytes) => format!(">{}", units::bytes_short(bytes)),

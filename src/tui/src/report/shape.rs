@@ -117,7 +117,7 @@ pub(super) struct JsonFigures<'a> {
     pub(super) peak_allocated: u64,
     pub(super) inactive_split: u64,
     pub(super) free_total: u64,
-    pub(super) largest_free: u64,
+    pub(super) largest_free: Option<u64>,
     pub(super) free_blocks: u64,
     pub(super) active_blocks: u64,
     pub(super) segments: u64,

@@ -82,6 +82,11 @@ impl Open {
             }
         }
         if let Some(reader) = &mut self.reader {
+            let samples = |newest: &Channel| newest.snapshot.sampled.is_some();
+            if selected && self.newest.as_ref().is_some_and(samples) {
+                // Its blocks are published only on request. Whose file it is not, who is not root either, sees none.
+                let _ = reader.want_blocks();
+            }
             match reader.refresh() {
                 Ok(snapshot) => self.take(key, snapshot, sample),
                 Err(error) => match &mut self.newest {
@@ -132,7 +137,9 @@ impl Open {
         let known_dead = self.newest.as_ref().is_none_or(|c| c.snapshot.life != Life::Alive);
         self.ran_out.resize(snapshot.devices.len(), None);
         let devices = snapshot.devices.iter();
-        let mut figures: Vec<Option<Figures>> = devices.map(|map| Figures::of(map, &snapshot.strings)).collect();
+        let mut figures: Vec<Option<Figures>> = devices
+            .map(|map| Figures::of(map, &snapshot.strings, snapshot.sampled.as_ref()))
+            .collect();
         // Events of a program that was dead when first read are not reported, except when the newest one was and which request
         // failed last.
         if !(dead && known_dead) {
@@ -196,7 +203,7 @@ impl Open {
         let first = self.newest.is_none();
         let largest_free = |device: usize| {
             let figures = now.get(device).and_then(Option::as_ref);
-            figures.filter(|f| !first && !f.stitched).map(|f| f.largest_free)
+            figures.filter(|f| !first && !f.stitched).and_then(Figures::largest)
         };
         // Devices on which a request failed since the last pass.
         let mut fresh = vec![false; self.ran_out.len()];

@@ -348,6 +348,15 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
             format!("{name}{job}{ended}: {text}"),
         );
     }
+    let unseen = figures.cached.saturating_sub(figures.pending);
+    if process.state.alive() && !figures.mapped && unseen >= MIN_CACHE.max(figures.reserved / 4) {
+        let text = format!(
+            "{name}: {} of {} reserved are cached. Blocks (key 2) shows in what pieces",
+            units::bytes(figures.cached),
+            units::bytes(figures.reserved)
+        );
+        say(Severity::Info, figures.reserved, text);
+    }
     if process.state.alive() && !figures.stitched && cache_is_fragmented(figures) {
         // Cached includes pending, as everywhere else.
         let [cached, pending, largest] = [figures.cached, figures.pending, figures.largest_free].map(units::bytes);

@@ -130,7 +130,7 @@ fn number(process: &Process, column: Column) -> Option<f64> {
         Column::Allocated => figures.map(|f| f.allocated as f64),
         Column::Cached => figures.map(|f| f.cached as f64),
         Column::Fragmentation => figures.and_then(|f| f.fragmentation()),
-        Column::LargestFree => figures.map(|f| f.largest_free as f64),
+        Column::LargestFree => figures.and_then(|f| Some(f.largest()? as f64)),
         Column::Managed => process.managed.value().map(|sums| sums.bytes as f64),
         Column::Pid | Column::User | Column::Command | Column::State => None,
     }

@@ -215,6 +215,14 @@ fn why_no_map(model: &Model, process: Option<&Process>) -> (String, &'static str
                 format!("{} is stopped, and holds no memory.", p.pid),
                 "Its segments appear here when it goes on and allocates.",
             ),
+            ProcessState::Publishing if let Some(why) = p.figures.as_ref().and_then(|f| f.map_skipped.as_deref()) => (
+                format!("{} publishes its figures, and no block map: {why}.", p.pid),
+                "Its figures are in the Overview (key 1).",
+            ),
+            ProcessState::Publishing if p.figures.as_ref().is_some_and(|f| !f.mapped && f.segments > 0) => (
+                format!("The block map of {} is being sampled.", p.pid),
+                "PyTorch is asked for it only while somebody looks. It appears here in a second or two.",
+            ),
             ProcessState::Publishing => (
                 format!("{} publishes, and holds no memory now.", p.pid),
                 "Its segments appear here when it allocates.",

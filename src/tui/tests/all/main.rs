@@ -24,4 +24,5 @@ mod several;
 mod signals;
 mod sizes;
 mod stalled;
+mod torch;
 mod unified;

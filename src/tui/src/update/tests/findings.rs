@@ -51,7 +51,7 @@ fn fragmented(budget: u64) -> Channel {
     let mut channel = channel(4, &[&holes]);
     let map = &mut Arc::make_mut(&mut channel.snapshot).devices[0];
     map.device.budget = budget;
-    channel.figures = [Figures::of(map, &[])].into();
+    channel.figures = [Figures::of(map, &[], None)].into();
     channel
 }
 
@@ -191,7 +191,7 @@ fn fragmented_cache_that_is_stitched_is_no_finding() {
         Arc::make_mut(segment).segment.kind = SegmentKind::Stitched;
     }
     let stitched = Channel {
-        figures: [Figures::of(&map, &[])].into(),
+        figures: [Figures::of(&map, &[], None)].into(),
         ..fragmented
     };
     let mut model = model();
@@ -278,7 +278,7 @@ fn budget_is_named_with_the_request_that_it_refused() {
     let mut short = channel(4, &[&[(9 * GIB, Allocated)]]);
     let mut map = short.snapshot.devices[0].clone();
     map.device.budget = 24 * GIB;
-    let mut figures = Figures::of(&map, &[]).unwrap();
+    let mut figures = Figures::of(&map, &[], None).unwrap();
     figures.ooms = 1;
     figures.ran_out = Some(RanOut {
         at: 10 * SECOND,
@@ -454,7 +454,7 @@ fn findings_about_live_processes_come_first() {
     let mut living = channel(5, &[&holes]);
     let map = &mut Arc::make_mut(&mut living.snapshot).devices[0];
     map.device.budget = 17 * GIB;
-    living.figures = [Figures::of(map, &[])].into();
+    living.figures = [Figures::of(map, &[], None)].into();
     feed(&mut model, [channels(SECOND, vec![alive, living.clone()])]);
     assert!(
         reported(&model)[0].starts_with("4: ran out of memory"),

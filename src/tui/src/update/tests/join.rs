@@ -468,7 +468,7 @@ fn figures_that_contradict_themselves_are_in_no_sum() {
     let mut broken = channel(51, &[&[(9 * GIB, Allocated)]]);
     let map = &mut std::sync::Arc::make_mut(&mut broken.snapshot).devices[0];
     map.contradiction = Some("it has allocated more than it has reserved");
-    broken.figures = [Figures::of(map, &[])].into();
+    broken.figures = [Figures::of(map, &[], None)].into();
     feed(&mut model, [channels(SECOND, vec![sound, broken])]);
     let device = &model.world().devices[0];
     let memory = device.memory.value().unwrap();

@@ -336,7 +336,7 @@ fn timeline_by_tag_stays_on_the_selected_device() {
         let mut channel = channel_on(pid, blocks, DeviceKind::Cuda, life);
         let snapshot = std::sync::Arc::make_mut(&mut channel.snapshot);
         snapshot.devices[0].device.uuid = [uuid; 16];
-        channel.figures = [Figures::of(&snapshot.devices[0], &[])].into();
+        channel.figures = [Figures::of(&snapshot.devices[0], &[], None)].into();
         if life == Life::Died {
             // Its blocks are read once it is selected.
             snapshot.devices[0].segments.clear();

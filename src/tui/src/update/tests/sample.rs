@@ -97,7 +97,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
         segments: maps,
     };
     let key = ChannelKey(1, u64::from(pid));
-    let figures = [Figures::of(&map, &[])];
+    let figures = [Figures::of(&map, &[], None)];
     let identity = Identity {
         pid,
         uid: 1000,

@@ -167,7 +167,10 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
         facts.push(("of which pending", units::bytes(f.pending)));
     }
     facts.extend([
-        ("largest free block", units::bytes(f.largest_free)),
+        (
+            "largest free block",
+            f.largest().map_or_else(|| "-".into(), units::bytes),
+        ),
         ("peak allocated", units::bytes(f.peak_allocated)),
         ("external, 1 - largest/free", percent(f.fragmentation())),
         ("internal, 1 - requested/active", percent(f.internal_fragmentation())),

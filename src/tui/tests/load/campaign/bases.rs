@@ -103,6 +103,7 @@ impl Shape {
             job: "base".to_owned(),
             program: Some("trainer".to_owned()),
             fit: false,
+            ..Options::default()
         };
         let mut publisher = Publisher::create(&options).unwrap();
         let path = publisher.path().to_owned();

@@ -55,7 +55,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
         },
         Shown::Of(Column::LargestFree) => match figures {
             // In an incomplete map 0 does not mean that nothing is free.
-            Some(f) if f.largest_free == 0 && !f.complete => ("-".to_owned(), Ink::Dim),
+            Some(f) if !f.mapped || (f.largest_free == 0 && !f.complete) => ("-".to_owned(), Ink::Dim),
             _ => {
                 let (text, ink) = bytes(|f| f.largest_free);
                 (bound(text), ink)

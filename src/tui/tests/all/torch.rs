@@ -1,0 +1,266 @@
+//! The publisher of PyTorch processes: what it is told, what is seen, and how its channel ends.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use gpumem_channel::{BlockState, Life, Reader, Snapshot};
+use gpumem_snapshot::{Block, Segment, SegmentType, Snapshot as Pickled, StackId};
+use gpumem_tests::{World, until};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+const CARD: &str = "GPU-66616b65-2d63-7564-612d-757569640000";
+
+/// A publisher, which takes this process for the PyTorch process.
+struct Publisher {
+    child: Child,
+    input: Option<ChildStdin>,
+    answers: std::sync::mpsc::Receiver<String>,
+}
+
+impl Publisher {
+    fn start(world: &World, pid: u32) -> Publisher {
+        let mut command: Command = world.command(&["publisher"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output: ChildStdout = child.stdout.take().unwrap();
+        let (sender, answers) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let mut publisher = Publisher {
+            input: child.stdin.take(),
+            child,
+            answers,
+        };
+        publisher.say(&json!({"type": "hello", "version": 1, "pid": pid, "program": "train.py", "job": "night"}));
+        publisher
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn map(&mut self, snapshot: &Pickled) {
+        let mut pickle = Vec::new();
+        snapshot.write_pickle(&mut pickle).unwrap();
+        self.say(&json!({"type": "map", "bytes": pickle.len()}));
+        self.input.as_mut().unwrap().write_all(&pickle).unwrap();
+    }
+
+    fn answer(&self) -> String {
+        self.answers.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    fn ended(mut self) {
+        drop(self.input.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn device() -> Value {
+    json!({"type": "device", "index": 0, "uuid": CARD, "name": "H200", "total": 80u64 << 30, "limit": null})
+}
+
+/// Figures of one large segment of 40 MiB, of which `allocated` are allocated.
+fn stats(allocated: u64) -> Value {
+    let mut figures = serde_json::Map::new();
+    for (name, value) in [
+        ("segment", 1),
+        ("reserved_bytes", 40 * MIB),
+        ("allocation", 1),
+        ("active", 1),
+        ("allocated_bytes", allocated),
+        ("active_bytes", allocated),
+        ("requested_bytes", allocated - 100),
+    ] {
+        for pool in ["all", "large_pool"] {
+            for what in ["current", "peak", "allocated"] {
+                figures.insert(format!("{name}.{pool}.{what}"), value.into());
+            }
+        }
+    }
+    figures.insert("num_ooms".into(), 2.into());
+    json!({"type": "stats", "device": 0, "stats": figures})
+}
+
+/// A snapshot of that segment.
+fn snapshot(allocated: u64) -> Pickled {
+    let block = |address, size, state| Block {
+        address,
+        size,
+        requested_size: size,
+        state,
+        frames: StackId::EMPTY,
+        extra: None,
+    };
+    let start = 0x7f00_0000_0000;
+    let blocks = vec![
+        block(start, allocated, gpumem_snapshot::BlockState::ActiveAllocated),
+        block(
+            start + allocated,
+            40 * MIB - allocated,
+            gpumem_snapshot::BlockState::Inactive,
+        ),
+    ];
+    Pickled {
+        segments: vec![Segment {
+            device: 0,
+            address: start,
+            total_size: 40 * MIB,
+            allocated_size: allocated,
+            active_size: allocated,
+            requested_size: allocated,
+            stream: 0,
+            segment_type: SegmentType::Large,
+            segment_pool_id: (0, 0),
+            is_expandable: false,
+            frames: StackId::EMPTY,
+            blocks,
+            extra: None,
+        }],
+        ..Pickled::default()
+    }
+}
+
+fn row(world: &World) -> Value {
+    world.json()["processes"][0].clone()
+}
+
+fn open(world: &World) -> Reader {
+    until("the channel", || !world.channel_files().is_empty());
+    Reader::open(&world.channel_files()[0]).unwrap()
+}
+
+/// Reads until the channel is as wanted.
+fn read(reader: &mut Reader, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    let mut newest = Snapshot::default();
+    until("the channel is as wanted", || {
+        newest = reader.refresh().unwrap();
+        wanted(&newest)
+    });
+    newest
+}
+
+#[test]
+fn figures_of_pytorch_are_those_of_its_process() {
+    let world = World::with_nvml(&format!(
+        "gpus=1;gpu0.uuid={CARD};gpu0.used=1G;gpu0.process={}:600M:compute",
+        std::process::id()
+    ));
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    publisher.say(&stats(30 * MIB));
+    let mut reader = open(&world);
+    read(&mut reader, |snapshot| {
+        snapshot
+            .devices
+            .first()
+            .is_some_and(|map| map.stats.is_some_and(|s| s.num_ooms == 2))
+    });
+    let row = row(&world);
+    assert_eq!(
+        (&row["pid"], &row["state"], &row["job"]),
+        (&std::process::id().into(), &"publishing".into(), &"night".into())
+    );
+    let figures = &row["allocator"];
+    assert_eq!(
+        [
+            &figures["reserved"],
+            &figures["allocated"],
+            &figures["cached"],
+            &figures["ooms"]
+        ],
+        [&json!(40 * MIB), &json!(30 * MIB), &json!(10 * MIB), &json!(2)]
+    );
+    assert_eq!(
+        (&figures["largest_free"], &figures["external_fragmentation"]),
+        (&Value::Null, &Value::Null)
+    );
+    publisher.say(&json!({"type": "bye"}));
+    publisher.ended();
+    assert_eq!(reader.refresh().unwrap().life, Life::Closed);
+}
+
+#[test]
+fn map_is_there_only_while_somebody_looks() {
+    let world = World::without_gpu();
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    publisher.say(&stats(30 * MIB));
+    let mut reader = open(&world);
+    reader.want_blocks().unwrap();
+    assert_eq!(publisher.answer(), r#"{"watched":true}"#);
+    publisher.map(&snapshot(30 * MIB));
+    let shown = read(&mut reader, |snapshot| !snapshot.devices[0].segments.is_empty());
+    let blocks: Vec<_> = shown.devices[0]
+        .blocks()
+        .map(|block| (block.size, block.state))
+        .collect();
+    assert_eq!(
+        blocks,
+        [(30 * MIB, BlockState::Allocated), (10 * MIB, BlockState::Free)]
+    );
+    assert!(shown.devices[0].segments[0].complete && shown.devices[0].contradiction.is_none());
+    // Newer figures beside older blocks are no contradiction.
+    publisher.say(&stats(39 * MIB));
+    let later = read(&mut reader, |snapshot| {
+        snapshot.devices[0]
+            .stats
+            .is_some_and(|stats| stats.cached_bytes() == MIB)
+    });
+    assert_eq!(later.devices[0].contradiction, None);
+    // Only what changed is written again: the segment keeps its slot.
+    publisher.map(&snapshot(39 * MIB));
+    let changed = read(&mut reader, |snapshot| snapshot.devices[0].free().largest == MIB);
+    assert_eq!(changed.devices[0].segments[0].slot, shown.devices[0].segments[0].slot);
+    // Nobody asks any more.
+    assert_eq!(publisher.answer(), r#"{"watched":false}"#);
+    let gone = read(&mut reader, |snapshot| snapshot.devices[0].segments.is_empty());
+    assert_eq!(gone.sampled.unwrap().blocks_at, 0);
+    publisher.say(&json!({"type": "map_skipped", "reason": "history is on"}));
+    let skipped = read(&mut reader, |snapshot| {
+        snapshot.sampled.is_some_and(|s| s.skipped().is_some())
+    });
+    let why = skipped.sampled.unwrap().skipped().unwrap();
+    assert_eq!(skipped.string(why), "history is on");
+    publisher.ended();
+}
+
+/// The program is killed: the end of input comes without a word.
+#[test]
+fn failed_request_and_its_map_outlive_the_program() {
+    let world = World::with_nvml(&format!("gpus=1;gpu0.uuid={CARD}"));
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    publisher.say(
+        &json!({"type": "oom", "device": 0, "requested": 20 * MIB, "total": 0, "free": 5 * MIB,
+        "message": "CUDA out of memory", "where": "train.py:41 in forward"}),
+    );
+    publisher.say(&stats(30 * MIB));
+    publisher.map(&snapshot(30 * MIB));
+    let mut reader = open(&world);
+    read(&mut reader, |snapshot| {
+        !snapshot.devices.is_empty() && !snapshot.devices[0].segments.is_empty()
+    });
+    publisher.ended();
+    let row = row(&world);
+    assert_eq!(row["state"], "died");
+    let text = world.json().to_string();
+    assert!(
+        text.contains("asked for 20.0 MiB") && text.contains("asked for in train.py:41 in forward"),
+        "{text}"
+    );
+    assert_eq!(reader.refresh().unwrap().devices[0].segments.len(), 1);
+}
+
+#[test]
+fn publisher_of_another_process_is_refused() {
+    let world = World::without_gpu();
+    let publisher = Publisher::start(&world, 1);
+    assert!(publisher.answer().starts_with(r#"{"error":"the process that started"#));
+    publisher.ended();
+    assert!(world.channel_files().is_empty());
+}
