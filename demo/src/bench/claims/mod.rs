@@ -12,8 +12,12 @@ mod coalescing;
 mod empty_cache;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod fake_rig;
 mod figure;
 mod free_waits;
+mod hbm_pcie;
+mod latency;
 mod malloc_async;
 mod malloc_cost;
 mod malloc_threads;
@@ -64,7 +68,7 @@ enum Needs {
 }
 
 /// Every claim, in the order of the table.
-static CLAIMS: [Claim; 15] = [
+static CLAIMS: [Claim; 20] = [
     malloc_cost::MALLOC_COST,
     cached_cost::CACHED_COST,
     malloc_threads::MALLOC_THREADS,
@@ -80,6 +84,11 @@ static CLAIMS: [Claim; 15] = [
     managed::FIRST_TOUCH,
     managed::PREFETCH,
     managed::MIGRATION,
+    latency::LATENCY_REGISTER,
+    latency::LATENCY_SHARED,
+    latency::LATENCY_L2,
+    latency::LATENCY_HBM,
+    hbm_pcie::HBM_PCIE,
 ];
 
 /// Returns the names of all claims, for the command line.
