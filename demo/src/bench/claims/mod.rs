@@ -8,6 +8,7 @@
 
 mod bench;
 mod cached_cost;
+mod checkpointing;
 mod coalescing;
 mod empty_cache;
 #[cfg(test)]
@@ -15,8 +16,10 @@ mod fake;
 #[cfg(test)]
 mod fake_rig;
 mod figure;
+mod fragmentation;
 mod free_waits;
 mod hbm_pcie;
+mod in_place;
 mod latency;
 mod malloc_async;
 mod malloc_cost;
@@ -27,11 +30,14 @@ mod perform;
 mod pinned;
 mod report;
 mod run;
+mod save;
 mod soa_aos;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod text;
 mod three_streams;
+mod training_state;
 mod verdict;
 
 use super::error::Stop;
@@ -65,10 +71,12 @@ enum Needs {
     Gpu,
     /// gpumem-alloc on a GPU or on the simulated device.
     Allocator,
+    /// The simulated device, whether there is a GPU or not.
+    Simulation,
 }
 
 /// Every claim, in the order of the table.
-static CLAIMS: [Claim; 20] = [
+static CLAIMS: [Claim; 27] = [
     malloc_cost::MALLOC_COST,
     cached_cost::CACHED_COST,
     malloc_threads::MALLOC_THREADS,
@@ -89,6 +97,13 @@ static CLAIMS: [Claim; 20] = [
     latency::LATENCY_L2,
     latency::LATENCY_HBM,
     hbm_pcie::HBM_PCIE,
+    in_place::IN_PLACE,
+    checkpointing::CHECKPOINTING,
+    training_state::ADAM,
+    training_state::MIXED_PRECISION,
+    save::SAVE,
+    fragmentation::MAX_SPLIT,
+    fragmentation::EXPANDABLE,
 ];
 
 /// Returns the names of all claims, for the command line.

@@ -63,10 +63,10 @@ pub(super) fn check(chosen: &[&Claim], machine: Machine<'_>, watch: &mut dyn Wat
 /// Checks one claim.
 fn one(claim: &Claim, bench: &mut Bench<'_>) -> Result<Found, Stop> {
     match (&bench.gpu, claim.needs) {
-        (Some(_), _) => {}
+        (Some(_), Needs::Gpu | Needs::Allocator) => {}
         (None, Needs::Gpu) => return Err(BenchError::Device(NEEDS_GPU.to_owned()).into()),
         // A simulated device has no other users.
-        (None, Needs::Allocator) => return (claim.measure)(bench),
+        (None, Needs::Allocator) | (_, Needs::Simulation) => return (claim.measure)(bench),
     }
     let before = calibration(bench, CALIBRATIONS)?;
     let measured = (claim.measure)(bench);
