@@ -112,6 +112,7 @@ mod identity;
 mod lane;
 mod layout;
 mod life;
+mod managed;
 mod map;
 mod operation;
 mod options;
@@ -140,6 +141,9 @@ pub use error::{CreateError, OpenError, ReadError};
 pub use facts::{Facts, Place, Unheld};
 pub use found::Found;
 pub use lane::Lane;
+pub use managed::{
+    MANAGED_BLOCK, Managed, ManagedBlock, ManagedCounters, ManagedFigures, ManagedMoves, ManagedRange, Preferred,
+};
 pub use map::Process;
 pub use operation::{Operation, Published, Split};
 pub use options::Options;
@@ -148,9 +152,6 @@ pub use reader::Reader;
 pub use record::{
     Block, BlockState, Device, DeviceKind, Event, EventKind, MONITOR, NO_STREAM, PER_THREAD_STREAMS, PoolId, Segment,
     SegmentKind, StringId,
-};
-pub use section::{
-    MANAGED_BLOCK, Managed, ManagedBlock, ManagedCounters, ManagedFigures, ManagedMoves, ManagedRange, Preferred,
 };
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};

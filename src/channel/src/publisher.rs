@@ -19,6 +19,7 @@ use crate::writer::{Structure, Writer};
 
 mod create;
 mod fit;
+mod managed;
 
 /// Publishes a channel. There is one writer: every method that stores takes `&mut self`.
 ///

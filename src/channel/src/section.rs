@@ -11,14 +11,15 @@
 //! - Records may grow at their end: a reader uses the words of each record that it knows, and refuses shorter records.
 //!
 //! # Adding a section
-//! Four files of this crate change:
-//! 1. `section/NAME.rs`, new: the record as a plain type and as words, a method of [`Publisher`](crate::Publisher) that
-//!    stores one (`Writer::record` guards it with its sequence word), a function that reads all of them into a
-//!    [`Snapshot`] (`Source::changed` reads guarded records), and their tests.
-//! 2. `section.rs`: the file's `mod` and `pub use`, and a row before that of the blocks, `..OPTIONAL`, with the next free
-//!    number and that function.
-//! 3. `snapshot.rs`: a field, which is `None` if the file has no such section: missing data is not zero.
-//! 4. `options.rs`: the number of records, if the program is to choose it. A default of none keeps the files of programs
+//! These files of this crate change; those of managed memory are an example:
+//! 1. `NAME.rs`, new: the record as a plain type.
+//! 2. `section/NAME.rs`, new: the record as words, a function that reads all of them into a [`Snapshot`]
+//!    (`Source::changed` reads guarded records), and their tests.
+//! 3. `section.rs`: a row before that of the blocks, `..OPTIONAL`, with the next free number and that function.
+//! 4. `publisher/NAME.rs`, new: a method of [`Publisher`](crate::Publisher) that stores one (`Publisher::record` guards
+//!    it with its sequence word).
+//! 5. `snapshot.rs`: a field, which is `None` if the file has no such section: missing data is not zero.
+//! 6. `options.rs`: the number of records, if the program is to choose it. A default of none keeps the files of programs
 //!    that do not use the section as they are.
 //!
 //! The number of a kind is never used again, and the meaning of a word never changes.
@@ -29,13 +30,9 @@ use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
 
-mod managed;
+pub(crate) mod managed;
 #[cfg(test)]
 mod tests;
-
-pub use managed::{
-    MANAGED_BLOCK, Managed, ManagedBlock, ManagedCounters, ManagedFigures, ManagedMoves, ManagedRange, Preferred,
-};
 
 /// Reads a section into its part of a snapshot. Called only if the file has the section.
 pub(crate) type Read = fn(&Source, &Section, &mut Snapshot) -> Result<(), ReadError>;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::managed::Managed;
 use crate::record::{Block, Device, Event, Segment, StringId};
-use crate::section::Managed;
 use crate::stats::{DeviceStats, LaneFigures};
 
 mod free;

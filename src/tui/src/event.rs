@@ -154,8 +154,8 @@ pub(crate) enum Effect {
     },
     /// End the running demo or benchmark, and measure this device's memory hierarchy once that is gone.
     StartBench {
-        /// The device's UUID.
-        uuid: String,
+        /// UUIDs of the device and of its peers, separated by commas.
+        devices: String,
     },
     /// Send a line to the demo's child.
     SendToDemo(String),

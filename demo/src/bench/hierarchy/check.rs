@@ -62,14 +62,14 @@ impl Report {
 
 fn check_card(card: &mut Card) -> Checked {
     for text in [&mut card.name, &mut card.uuid, &mut card.driver] {
-        clean(text, SHORT);
+        shorten(text, SHORT);
     }
     entries("the list of peers", card.peers.len())?;
     let numbers = card.peers.is_sorted_by(|a, b| a.device < b.device);
     require("the list of peers", numbers, "is not in order")?;
     for peer in &mut card.peers {
-        clean(&mut peer.name, SHORT);
-        clean(&mut peer.uuid, SHORT);
+        shorten(&mut peer.name, SHORT);
+        shorten(&mut peer.uuid, SHORT);
     }
     let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
     require("the card's UUID", plain(&card.uuid), "is none")?;
@@ -90,7 +90,7 @@ fn check_card(card: &mut Card) -> Checked {
 fn check_level(level: &mut Level) -> Checked {
     bytes("a level", level.bytes_per_sm.unwrap_or(0))?;
     bytes("a level", level.bytes.unwrap_or(0))?;
-    clean(&mut level.note, LONG);
+    shorten(&mut level.note, LONG);
     let lists = [
         level.other_latencies.len(),
         level.bandwidths.len(),
@@ -104,8 +104,8 @@ fn check_level(level: &mut Level) -> Checked {
 }
 
 fn check_latency(latency: &mut Latency) -> Checked {
-    clean(&mut latency.order, SHORT);
-    clean(&mut latency.load, SHORT);
+    shorten(&mut latency.order, SHORT);
+    shorten(&mut latency.load, SHORT);
     bytes("a latency", latency.bytes)?;
     for figure in [latency.cycles, latency.ns, latency.least_ns, latency.most_ns] {
         positive("a latency", figure)?;
@@ -115,7 +115,7 @@ fn check_latency(latency: &mut Latency) -> Checked {
 }
 
 fn check_bandwidth(bandwidth: &mut Bandwidth) -> Checked {
-    clean(&mut bandwidth.what, SHORT);
+    shorten(&mut bandwidth.what, SHORT);
     bytes("a bandwidth", bandwidth.bytes)?;
     positive("a bandwidth", bandwidth.gb_per_s)?;
     positive("a bandwidth", bandwidth.median_gb_per_s)?;
@@ -125,8 +125,8 @@ fn check_bandwidth(bandwidth: &mut Bandwidth) -> Checked {
 }
 
 fn check_published(figure: &mut Published) -> Checked {
-    clean(&mut figure.card, SHORT);
-    clean(&mut figure.source, SHORT);
+    shorten(&mut figure.card, SHORT);
+    shorten(&mut figure.source, SHORT);
     for (from, to) in [figure.cycles, figure.ns, figure.gb_per_s].into_iter().flatten() {
         positive("a published figure", from)?;
         positive("a published figure", to)?;
@@ -164,7 +164,7 @@ fn check_spread(spread: &Spread) -> Checked {
     )
 }
 
-fn clean(text: &mut String, limit: usize) {
+fn shorten(text: &mut String, limit: usize) {
     *text = gpumem_text::clean_line(text.as_bytes(), limit);
 }
 

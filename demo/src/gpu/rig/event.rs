@@ -7,7 +7,7 @@ use crate::gpu::{GpuError, while_doing};
 
 /// An event that has the time.
 #[derive(Debug)]
-pub(super) struct Event(sys::CUevent);
+pub(super) struct Event(pub(super) sys::CUevent);
 
 impl Event {
     pub(super) fn new() -> Result<Event, GpuError> {

@@ -1,4 +1,4 @@
-//! Managed (unified) memory: its ranges, and, where a publisher knows it itself, where the pages are and why they moved.
+//! Managed (unified) memory as words: its ranges, and, where a publisher knows it itself, where the pages are and why they moved.
 //!
 //! Three optional sections. The ranges are what a program allocated, with its tags and advice; the driver does not tell
 //! these to others. Blocks and figures are written only by a device that is simulated: of a real one the dashboard asks
@@ -6,43 +6,28 @@
 
 use crate::error::ReadError;
 use crate::format::Section;
-use crate::publisher::Publisher;
+use crate::managed::{
+    MANAGED_BLOCK, ManagedBlock, ManagedCounters, ManagedFigures, ManagedMoves, ManagedRange, Preferred,
+};
 use crate::record::StringId;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
 use crate::word::byte;
-
-/// Bytes of a block of managed memory, the unit in which NVIDIA's driver manages it.
-pub const MANAGED_BLOCK: u64 = 2 << 20;
 
 /// Records that are read of each section. A file that has more is not believed to need them.
 const RANGES_MOST: usize = 4 << 10;
 const BLOCKS_MOST: usize = 32 << 10;
 
 /// Words of a range's record, with its sequence word.
-pub(super) const RANGE_WORDS: usize = 8;
+pub(crate) const RANGE_WORDS: usize = 8;
 /// Words of a block's record.
-pub(super) const BLOCK_WORDS: usize = 16;
+pub(crate) const BLOCK_WORDS: usize = 16;
 /// Words of the figures' record.
-pub(super) const FIGURES_WORDS: usize = 40;
+pub(crate) const FIGURES_WORDS: usize = 40;
 
 /// Bits of the word that has a range's device in its lowest byte, and the advice on it.
 const PREFERRED: u32 = 8;
 const READ_MOSTLY: u64 = 1 << 16;
-
-/// Where a program advised the driver to keep managed memory (`cuMemAdvise`, preferred location).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preferred {
-    /// It gave no such advice.
-    #[default]
-    Nowhere,
-    /// In the host's memory.
-    Cpu,
-    /// In the memory of the range's device.
-    Device,
-    /// A place that this reader does not know.
-    Unknown(u8),
-}
 
 impl Preferred {
     fn number(self) -> u8 {
@@ -64,122 +49,7 @@ impl Preferred {
     }
 }
 
-/// An allocation of managed memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManagedRange {
-    /// First address.
-    pub addr: u64,
-    /// Bytes; never 0.
-    pub size: u64,
-    /// Index into the channel's devices: the one that it was allocated for. Its pages may be on any.
-    pub device: u8,
-    /// Where the program advised the driver to keep it.
-    pub preferred: Preferred,
-    /// Whether the program advised the driver that it is mostly read.
-    pub read_mostly: bool,
-    /// The tag under which it was allocated.
-    pub tag: StringId,
-    /// When it was allocated, or advice on it last changed: nanoseconds of `CLOCK_MONOTONIC`.
-    pub time: u64,
-}
-
-/// A block of [`MANAGED_BLOCK`] bytes, and where its pages are.
-///
-/// Of its 32 parts of 64 KiB, lowest first, each word below has one bit. They have the meaning of the driver's events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManagedBlock {
-    /// First address; a multiple of [`MANAGED_BLOCK`].
-    pub addr: u64,
-    /// Its 512 pages of 4 KiB, lowest first, that the CPU can reach without a fault.
-    pub on_cpu: [u64; 8],
-    /// Parts with pages on the GPU.
-    pub on_gpu: u32,
-    /// Parts in the host's memory because they were evicted, which the CPU has not touched since.
-    pub evicted: u32,
-    /// Bytes that moved to the GPU so far.
-    pub to_gpu: u64,
-    /// Bytes that moved to the CPU so far.
-    pub to_cpu: u64,
-    /// Migrations so far.
-    pub moves: u32,
-    /// Whether pages of it moved back and forth so often that the driver noticed.
-    pub thrashed: bool,
-}
-
-/// Number and bytes of migrations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManagedMoves {
-    /// Migrations.
-    pub count: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-/// What happened to managed memory so far, with the meaning of the driver's events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManagedCounters {
-    /// Migrations to the GPU, by cause: a call of the program, a fault, the driver's prefetch beside one, eviction.
-    pub to_gpu: [ManagedMoves; 4],
-    /// Migrations to the CPU, by the same causes.
-    pub to_cpu: [ManagedMoves; 4],
-    /// Faults of the CPU.
-    pub cpu_faults: u64,
-    /// Entries of the GPU's fault buffer.
-    pub gpu_faults: u64,
-    /// Pages that moved back and forth so often that the driver noticed.
-    pub thrashing: u64,
-    /// How often a processor was held up because of that.
-    pub throttled: u64,
-    /// Pages that were mapped for the GPU and stay in the host's memory.
-    pub remote: u64,
-}
-
-/// Figures of a publisher's managed memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManagedFigures {
-    /// Ranges that did not fit into the table.
-    pub ranges_left_out: u64,
-    /// Their bytes.
-    pub bytes_left_out: u64,
-    /// What happened so far, if the publisher knows it.
-    pub counters: Option<ManagedCounters>,
-}
-
-/// Managed memory of a publisher.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Managed {
-    /// Its ranges by address, which do not overlap.
-    pub ranges: Vec<ManagedRange>,
-    /// Its blocks by address, each once, as far as the publisher knows where pages are.
-    pub blocks: Vec<ManagedBlock>,
-    /// Its figures.
-    pub figures: ManagedFigures,
-}
-
-impl Publisher {
-    /// Publishes the managed range in a slot, or that the slot is empty. `time` is filled in. Returns false if the file
-    /// has no such slot.
-    pub fn managed_range(&mut self, slot: u32, range: Option<&ManagedRange>) -> bool {
-        let time = self.time();
-        let data = range.map_or([0; RANGE_WORDS - 1], |range| {
-            encode_range(&ManagedRange { time, ..*range })
-        });
-        self.record(|layout| layout.managed, slot as usize, data)
-    }
-
-    /// Publishes a block in a slot, or that the slot is empty. Returns false if the file has no such slot.
-    pub fn managed_block(&mut self, slot: u32, block: Option<&ManagedBlock>) -> bool {
-        let data = block.map_or([0; BLOCK_WORDS - 1], encode_block);
-        self.record(|layout| layout.managed_blocks, slot as usize, data)
-    }
-
-    /// Publishes the figures. Returns false if the file has no place for them.
-    pub fn managed_figures(&mut self, figures: &ManagedFigures) -> bool {
-        self.record(|layout| layout.managed_figures, 0, encode_figures(figures))
-    }
-}
-
-fn encode_range(range: &ManagedRange) -> [u64; RANGE_WORDS - 1] {
+pub(crate) fn encode_range(range: &ManagedRange) -> [u64; RANGE_WORDS - 1] {
     let advice = u64::from(range.device)
         | u64::from(range.preferred.number()) << PREFERRED
         | if range.read_mostly { READ_MOSTLY } else { 0 };
@@ -201,7 +71,7 @@ fn decode_range(w: &[u64; RANGE_WORDS - 1]) -> Option<ManagedRange> {
     })
 }
 
-fn encode_block(block: &ManagedBlock) -> [u64; BLOCK_WORDS - 1] {
+pub(crate) fn encode_block(block: &ManagedBlock) -> [u64; BLOCK_WORDS - 1] {
     let mut w = [0; BLOCK_WORDS - 1];
     w[0] = block.addr;
     w[1..9].copy_from_slice(&block.on_cpu);
@@ -231,7 +101,7 @@ fn decode_block(w: &[u64; BLOCK_WORDS - 1]) -> Option<ManagedBlock> {
     })
 }
 
-fn encode_figures(figures: &ManagedFigures) -> [u64; FIGURES_WORDS - 1] {
+pub(crate) fn encode_figures(figures: &ManagedFigures) -> [u64; FIGURES_WORDS - 1] {
     let mut w = [0; FIGURES_WORDS - 1];
     (w[0], w[1]) = (figures.ranges_left_out, figures.bytes_left_out);
     if let Some(counters) = &figures.counters {

@@ -186,7 +186,7 @@ impl App {
             }
             Effect::Suspend => return Box::pin(self.apply(Event::CannotSuspend)).await,
             Effect::StartDemo { name, simulated } => self.demos.start(name, simulated),
-            Effect::StartBench { uuid } => self.demos.start_bench(uuid),
+            Effect::StartBench { devices } => self.demos.start_bench(devices),
             Effect::SendToDemo(line) => self.demos.send(&line).await,
             Effect::StopDemo => self.demos.stop(),
         }

@@ -30,6 +30,8 @@ pub(super) fn line(text: &str) -> Option<DemoEvent> {
             let not_kept = not_kept.as_deref().map(clean);
             DemoEvent::Bench(BenchEvent::Hierarchy(Box::new(hierarchy(&report)), not_kept))
         }
+        // The dashboard runs no other benchmark.
+        Body::Claims { .. } => return None,
         Body::Error { message, exit_code } => DemoEvent::GaveUp {
             text: clean(&message),
             exit_code,
@@ -60,7 +62,7 @@ fn level(level: &bench::Level) -> HierarchyLevel {
     let published_ns = level.published.iter().find_map(|published| Some(published.ns?.0));
     HierarchyLevel {
         rung: rung(level.rung),
-        name: level.rung.title().to_owned(),
+        name: level.title(),
         bytes_per_sm: level.bytes_per_sm,
         bytes: level.bytes,
         latency: level.latency.as_ref().map(latency),
@@ -87,6 +89,7 @@ fn rung(rung: bench::Rung) -> Rung {
         bench::Rung::L2Near => Rung::L2Near,
         bench::Rung::L2Far => Rung::L2Far,
         bench::Rung::Device => Rung::Device,
+        bench::Rung::Peer => Rung::Peer,
         bench::Rung::PinnedHost => Rung::PinnedHost,
         bench::Rung::PageableHost => Rung::PageableHost,
         bench::Rung::Disk => Rung::Disk,

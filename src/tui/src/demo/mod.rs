@@ -86,15 +86,16 @@ impl DemoChild {
         DemoChild::start(command)
     }
 
-    /// Starts the measurement of a device's memory hierarchy. CUDA sees only that device. Must be called on the main thread, too.
+    /// Starts the measurement of a device's memory hierarchy. CUDA sees only these `devices`, of which it measures the first one: their
+    /// UUIDs, separated by commas. Must be called on the main thread, too.
     ///
     /// # Errors
     /// When this program cannot be executed again.
-    pub(crate) fn spawn_bench(uuid: &str) -> std::io::Result<DemoChild> {
+    pub(crate) fn spawn_bench(devices: &str) -> std::io::Result<DemoChild> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", "hierarchy", "--json", "--steer"]);
         command.arg("--parent").arg(std::process::id().to_string());
-        command.env("CUDA_VISIBLE_DEVICES", uuid);
+        command.env("CUDA_VISIBLE_DEVICES", devices);
         DemoChild::start(command)
     }
 

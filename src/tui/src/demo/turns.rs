@@ -20,7 +20,7 @@ pub(crate) struct Demos {
 #[derive(Debug)]
 enum Requested {
     Demo { name: String, simulated: bool },
-    Bench { uuid: String },
+    Bench { devices: String },
 }
 
 impl Demos {
@@ -41,9 +41,9 @@ impl Demos {
     }
 
     /// Ends the running demo, and measures a device's memory hierarchy once that is gone.
-    pub(crate) fn start_bench(&mut self, uuid: String) {
+    pub(crate) fn start_bench(&mut self, devices: String) {
         self.stop();
-        self.next = Some(Requested::Bench { uuid });
+        self.next = Some(Requested::Bench { devices });
     }
 
     /// Ends the demo in the background. Its further events are dropped.
@@ -76,7 +76,7 @@ impl Demos {
                     let started = DemoChild::spawn(&name, simulated, &self.options);
                     (name, started)
                 }
-                Requested::Bench { uuid } => ("the benchmark".to_owned(), DemoChild::spawn_bench(&uuid)),
+                Requested::Bench { devices } => ("the benchmark".to_owned(), DemoChild::spawn_bench(&devices)),
             };
             match started {
                 Ok(child) => self.child = Some(child),

@@ -211,9 +211,30 @@ impl Model {
 
     /// Returns how many programs use the selected device, besides children of the dashboard.
     pub(crate) fn users_of_selected(&self) -> usize {
-        let Some(device) = self.measurable() else { return 0 };
+        self.measurable().map_or(0, |device| self.users_of(device))
+    }
+
+    fn users_of(&self, device: &Device) -> usize {
         let own = self.demo.as_ref().and_then(|demo| demo.pid);
         let its = self.world().processes.iter().filter(|p| p.id.device == device.key);
         its.filter(|p| p.state.alive() && Some(p.pid) != own).count()
+    }
+
+    /// Returns the UUIDs of the devices that a measurement sees, separated by commas: the selected one, and as its peers those that
+    /// no program uses.
+    pub(crate) fn measured_devices(&self) -> Option<String> {
+        let selected = self.measurable()?;
+        let idle = |device: &&Device| {
+            let is_there = device.kind == DeviceKind::Nvml && device.state == DeviceState::Present;
+            is_there && device.part_of.is_none() && device.key != selected.key && self.users_of(device) == 0
+        };
+        let peers = self
+            .world()
+            .devices
+            .iter()
+            .filter(idle)
+            .filter(|_| selected.part_of.is_none());
+        let all: Option<Vec<String>> = std::iter::once(selected).chain(peers).map(Device::uuid_text).collect();
+        Some(all?.join(","))
     }
 }

@@ -54,7 +54,8 @@ fn measure(model: &mut Model) -> Vec<Effect> {
 
 /// Starts to measure the selected device. A demo that runs is ended, because each would disturb the other.
 pub(super) fn start(model: &mut Model) -> Vec<Effect> {
-    let Some(uuid) = model.measurable().and_then(|device| device.uuid_text()) else {
+    let uuid = model.measurable().and_then(|device| device.uuid_text());
+    let (Some(uuid), Some(devices)) = (uuid, model.measured_devices()) else {
         return toast(model, Severity::Warning, "the device is gone");
     };
     let mut effects = match model.demo.as_ref().is_some_and(|demo| demo.running()) {
@@ -63,11 +64,11 @@ pub(super) fn start(model: &mut Model) -> Vec<Effect> {
     };
     model.hierarchies.failed = None;
     model.hierarchies.measuring = Some(Measuring {
-        uuid: uuid.clone(),
+        uuid,
         what: "it is starting".into(),
         ..Measuring::default()
     });
-    effects.extend([Effect::StartBench { uuid }, Effect::Draw]);
+    effects.extend([Effect::StartBench { devices }, Effect::Draw]);
     effects
 }
 

@@ -7,14 +7,15 @@ mod ladder;
 use gpumem_text::units::duration;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
-use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Gauge, Paragraph, Wrap};
+use ratatui::text::{Span, Text};
+use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::model::{Hierarchy, Measuring, Rung, Whose};
 use crate::view::Screen;
-use crate::view::layout::{clip, split_top};
+use crate::view::layout::{clip, split_left, split_top};
 use crate::view::panel::Panel;
 use crate::view::theme::Ink;
+use crate::view::widgets::Meter;
 use crate::wrap::width;
 
 /// Draws the view.
@@ -109,14 +110,25 @@ fn progress(screen: &mut Screen<'_>, area: Rect, measuring: &Measuring) {
         (done as f64 / of as f64).min(1.0)
     };
     let theme = screen.theme;
-    let gauge = Gauge::default()
-        .ratio(share)
-        .label(Span::raw(clip(&text, area.width)))
-        .gauge_style(theme.ink(Ink::Accent).add_modifier(Modifier::REVERSED));
-    match area.width >= 20 {
-        true => screen.render(gauge, area),
-        false => screen.render(Line::raw(clip(&text, area.width)), area),
-    }
+    let words = width(&text).saturating_add(3).min(area.width);
+    let (line, rest) = split_left(area, words);
+    let text = Span::styled(
+        format!(" {}", clip(&text, words.saturating_sub(1))),
+        theme.ink(Ink::Accent),
+    );
+    screen.render(text, line);
+    let meter = Meter {
+        theme,
+        ink: Ink::Accent,
+        share,
+    };
+    screen.render(
+        meter,
+        Rect {
+            width: rest.width.saturating_sub(1),
+            ..rest
+        },
+    );
 }
 
 /// Returns the colour of a level.

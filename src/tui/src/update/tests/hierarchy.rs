@@ -41,8 +41,8 @@ fn measured(model: &Model, driver: &str, date: u64) -> BenchEvent {
 fn idle_card_is_measured_at_once() {
     let mut model = with_users(&[]);
     let effects = press(&mut model, &[Key::Char('r')]);
-    let uuid = uuid(&model);
-    assert!(effects.contains(&Effect::StartBench { uuid }), "{effects:?}");
+    let devices = uuid(&model);
+    assert!(effects.contains(&Effect::StartBench { devices }), "{effects:?}");
     let progress = BenchEvent::Progress {
         done: (3, 40),
         what: "L1".into(),
