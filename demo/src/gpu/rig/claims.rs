@@ -86,6 +86,9 @@ impl CudaClaims {
         let refused = || while_doing("making a context")(DriverError(sys::CUresult::CUDA_ERROR_INVALID_CONTEXT));
         let context = Arc::clone(device.cuda_context().ok_or_else(refused)?);
         context.bind_to_thread().map_err(while_doing("making a context"))?;
+        let mut functions = Functions::new(&context);
+        // A driver that refuses the first kernel refuses all.
+        functions.get(READ)?;
         let card = attributes::card(&context, device.info())?;
         let report = Pinned::new(&context, REPORT_WORDS * size_of::<u64>())?;
         let stream = OwnStream::new()?;
@@ -95,7 +98,7 @@ impl CudaClaims {
             card,
             budget: budget(free as u64)?,
             hierarchy: None,
-            functions: Functions::new(&context),
+            functions,
             report,
             stream,
             events,
