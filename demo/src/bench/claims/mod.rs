@@ -1,7 +1,7 @@
 //! `bench claims`: what courses claim about GPU memory, checked on a machine.
 //!
 //! Each claim is a small benchmark with a verdict, which is a pure function of its figures. A claim is added in its own file here
-//! and as a row of [`CLAIMS`]. What a claim needs of a GPU is a method of [`crate::rig::claims`].
+//! and as a row of `CLAIMS`. What a claim needs of a GPU is a method of `rig::claims`.
 //!
 //! The card is calibrated before and after each claim by the time of the same kernel. Where the two differ by more than 20 %, or the
 //! samples of a figure differ too much from each other, others keep the card busy and there is no verdict.
