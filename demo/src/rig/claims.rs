@@ -3,7 +3,7 @@
 //! Every call waits for its work and takes less than half a second, so that the caller can stop between two calls. Times are
 //! nanoseconds. Each call frees what it allocates, or keeps it until [`ClaimRig::tidy`].
 
-use super::{Card, RigError, Route};
+use super::{Card, Rig, RigError, Route};
 
 /// A GPU on which claims are checked.
 pub(crate) trait ClaimRig: Allocations + Copies + Accesses + Managed {
@@ -12,6 +12,9 @@ pub(crate) trait ClaimRig: Allocations + Copies + Accesses + Managed {
 
     /// Bytes of device memory that all calls together may use at a time.
     fn budget(&self) -> u64;
+
+    /// Returns the rig of `bench hierarchy` on the same device, which has most of the budget until [`ClaimRig::tidy`].
+    fn hierarchy(&mut self) -> Result<&mut dyn Rig, RigError>;
 
     /// Reads the same memory by the same kernel each time: how long it takes says whether others keep the card busy.
     fn calibrate(&mut self) -> Result<u64, RigError>;

@@ -1,14 +1,15 @@
 //! A GPU for tests whose times are about those of an H100.
 
+use super::fake_rig::FakeRig;
 use crate::rig::claims::{
     Accesses, Allocations, Arrival, Arrived, ClaimRig, Copied, Copies, FreeBehind, Layout, Malloc, Managed, Op,
     Pipeline, Source, Toucher,
 };
-use crate::rig::{Card, RigError, Route};
+use crate::rig::{Card, Rig, RigError, Route};
 
 /// The GPU.
 pub(super) struct Fake {
-    card: Card,
+    hierarchy: FakeRig,
     /// Calls so far.
     pub(super) calls: u32,
     /// From this call on kernels take twice as long.
@@ -20,11 +21,13 @@ pub(super) struct Fake {
 impl Fake {
     pub(super) fn new() -> Fake {
         Fake {
-            card: Card {
+            hierarchy: FakeRig::new(Card {
                 name: "NVIDIA H100 80GB HBM3".into(),
                 driver: "580.159.04".into(),
+                // Small, as laying rings takes time without optimisation.
+                l2_bytes: 1 << 20,
                 ..Card::default()
-            },
+            }),
             calls: 0,
             busy_from: u32::MAX,
             broken_from: u32::MAX,
@@ -42,11 +45,16 @@ impl Fake {
 
 impl ClaimRig for Fake {
     fn card(&self) -> &Card {
-        &self.card
+        &self.hierarchy.card
     }
 
     fn budget(&self) -> u64 {
         1 << 30
+    }
+
+    fn hierarchy(&mut self) -> Result<&mut dyn Rig, RigError> {
+        self.call(())?;
+        Ok(&mut self.hierarchy)
     }
 
     fn calibrate(&mut self) -> Result<u64, RigError> {

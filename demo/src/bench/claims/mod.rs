@@ -1,19 +1,26 @@
 //! `bench claims`: what courses claim about GPU memory, checked on a machine.
 //!
 //! Each claim is a small benchmark with a verdict, which is a pure function of its figures. A claim is added in its own file here
-//! and as a row of [`CLAIMS`]. What a claim needs of a GPU is a method of [`crate::rig::claims`].
+//! and as a row of `CLAIMS`. What a claim needs of a GPU is a method of `rig::claims`.
 //!
 //! The card is calibrated before and after each claim by the time of the same kernel. Where the two differ by more than 20 %, or the
 //! samples of a figure differ too much from each other, others keep the card busy and there is no verdict.
 
 mod bench;
 mod cached_cost;
+mod checkpointing;
 mod coalescing;
 mod empty_cache;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod fake_rig;
 mod figure;
+mod fragmentation;
 mod free_waits;
+mod hbm_pcie;
+mod in_place;
+mod latency;
 mod malloc_async;
 mod malloc_cost;
 mod malloc_threads;
@@ -23,11 +30,14 @@ mod perform;
 mod pinned;
 mod report;
 mod run;
+mod save;
 mod soa_aos;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod text;
 mod three_streams;
+mod training_state;
 mod verdict;
 
 use super::error::Stop;
@@ -61,10 +71,12 @@ enum Needs {
     Gpu,
     /// gpumem-alloc on a GPU or on the simulated device.
     Allocator,
+    /// The simulated device, whether there is a GPU or not.
+    Simulation,
 }
 
 /// Every claim, in the order of the table.
-static CLAIMS: [Claim; 15] = [
+static CLAIMS: [Claim; 27] = [
     malloc_cost::MALLOC_COST,
     cached_cost::CACHED_COST,
     malloc_threads::MALLOC_THREADS,
@@ -80,6 +92,18 @@ static CLAIMS: [Claim; 15] = [
     managed::FIRST_TOUCH,
     managed::PREFETCH,
     managed::MIGRATION,
+    latency::LATENCY_REGISTER,
+    latency::LATENCY_SHARED,
+    latency::LATENCY_L2,
+    latency::LATENCY_HBM,
+    hbm_pcie::HBM_PCIE,
+    in_place::IN_PLACE,
+    checkpointing::CHECKPOINTING,
+    training_state::ADAM,
+    training_state::MIXED_PRECISION,
+    save::SAVE,
+    fragmentation::MAX_SPLIT,
+    fragmentation::EXPANDABLE,
 ];
 
 /// Returns the names of all claims, for the command line.

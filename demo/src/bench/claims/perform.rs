@@ -50,9 +50,6 @@ pub(super) fn check(chosen: &[&Claim], machine: Machine<'_>, watch: &mut dyn Wat
             failed_to_reason(calibration(&mut bench, WARM_CALIBRATIONS))?.ok();
         }
         let found = failed_to_reason(one(claim, &mut bench))?;
-        if let Some(gpu) = &mut bench.gpu {
-            gpu.tidy();
-        }
         let place = if bench.gpu.is_some() {
             Place::Gpu
         } else {
@@ -66,13 +63,15 @@ pub(super) fn check(chosen: &[&Claim], machine: Machine<'_>, watch: &mut dyn Wat
 /// Checks one claim.
 fn one(claim: &Claim, bench: &mut Bench<'_>) -> Result<Found, Stop> {
     match (&bench.gpu, claim.needs) {
-        (Some(_), _) => {}
+        (Some(_), Needs::Gpu | Needs::Allocator) => {}
         (None, Needs::Gpu) => return Err(BenchError::Device(NEEDS_GPU.to_owned()).into()),
         // A simulated device has no other users.
-        (None, Needs::Allocator) => return (claim.measure)(bench),
+        (None, Needs::Allocator) | (_, Needs::Simulation) => return (claim.measure)(bench),
     }
     let before = calibration(bench, CALIBRATIONS)?;
-    let mut found = (claim.measure)(bench)?;
+    let measured = (claim.measure)(bench);
+    bench.gpu()?.tidy();
+    let mut found = measured?;
     let after = calibration(bench, CALIBRATIONS)?;
     if let Some(reason) = busy(&found, before, after) {
         found.verdict = Verdict::NotMeasured(reason);
@@ -80,12 +79,13 @@ fn one(claim: &Claim, bench: &mut Bench<'_>) -> Result<Found, Stop> {
     Ok(found)
 }
 
-/// Returns the least nanoseconds of so many calibrations.
+/// Returns the least nanoseconds of so many calibrations, whose memory is free afterwards.
 fn calibration(bench: &mut Bench<'_>, times: u32) -> Result<u64, Stop> {
     let mut least = u64::MAX;
     for _ in 0..times {
         least = least.min(bench.gpu()?.calibrate()?);
     }
+    bench.gpu()?.tidy();
     Ok(least)
 }
 

@@ -21,7 +21,7 @@ impl Report {
             if explained {
                 text.push('\n');
             }
-            text += &line(row);
+            text += &line(row, self.card.is_some());
             if explained {
                 explain(row, &mut text);
             }
@@ -46,10 +46,10 @@ impl Report {
     }
 }
 
-/// Returns the line of a claim, cut to 80 columns.
-fn line(row: &Row) -> String {
-    let simulated = match (row.place, row.short.is_empty()) {
-        (Place::Simulated, false) => "SIMULATED ",
+/// Returns the line of a claim, cut to 80 columns. Where there is no GPU the heading says for all rows that they are simulated.
+fn line(row: &Row, has_gpu: bool) -> String {
+    let simulated = match row.place {
+        Place::Simulated if has_gpu => "SIMULATED ",
         _ => "",
     };
     let short = if row.short.is_empty() { "-" } else { &row.short };

@@ -16,7 +16,7 @@ mod perform;
 mod plan;
 mod published;
 mod report;
-mod ring;
+pub(super) mod ring;
 mod step;
 mod text;
 

@@ -20,11 +20,11 @@ use super::event::Event;
 use super::functions::Functions;
 use super::memory::{Arena, Pinned};
 use super::own_stream::OwnStream;
-use super::{REPORT_WORDS, attributes};
+use super::{CudaRig, REPORT_WORDS, attributes};
 use crate::gpu::{GpuError, arg, while_doing};
 use crate::kernels::{READ, WRITE};
 use crate::rig::claims::ClaimRig;
-use crate::rig::{Card, RigError};
+use crate::rig::{Card, Rig, RigError};
 use program::Program;
 
 /// Threads of a block, and blocks of an SM, of kernels that access device memory.
@@ -41,6 +41,7 @@ const CALIBRATION_ROUNDS: u32 = 50;
 pub(crate) struct CudaClaims {
     card: Card,
     budget: u64,
+    hierarchy: Option<CudaRig>,
     context: Arc<CudaContext>,
     functions: Functions,
     /// Before the stream, whose handle its allocator has.
@@ -85,6 +86,9 @@ impl CudaClaims {
         let refused = || while_doing("making a context")(DriverError(sys::CUresult::CUDA_ERROR_INVALID_CONTEXT));
         let context = Arc::clone(device.cuda_context().ok_or_else(refused)?);
         context.bind_to_thread().map_err(while_doing("making a context"))?;
+        let mut functions = Functions::new(&context);
+        // A driver that refuses the first kernel refuses all.
+        functions.get(READ)?;
         let card = attributes::card(&context, device.info())?;
         let report = Pinned::new(&context, REPORT_WORDS * size_of::<u64>())?;
         let stream = OwnStream::new()?;
@@ -93,7 +97,8 @@ impl CudaClaims {
         Ok(CudaClaims {
             card,
             budget: budget(free as u64)?,
-            functions: Functions::new(&context),
+            hierarchy: None,
+            functions,
             report,
             stream,
             events,
@@ -209,6 +214,17 @@ impl ClaimRig for CudaClaims {
         self.budget
     }
 
+    fn hierarchy(&mut self) -> Result<&mut dyn Rig, RigError> {
+        let rig = match self.hierarchy.take() {
+            Some(rig) => rig,
+            None => {
+                self.tidy();
+                CudaRig::open::<GpuError>(self.device.clone(), |_| Ok(self.budget))?
+            }
+        };
+        Ok(self.hierarchy.insert(rig))
+    }
+
     fn calibrate(&mut self) -> Result<u64, RigError> {
         let bytes = CALIBRATION_BYTES.min(self.budget);
         let (read, write) = (self.functions.get(READ)?, self.functions.get(WRITE)?);
@@ -231,6 +247,7 @@ impl ClaimRig for CudaClaims {
     }
 
     fn tidy(&mut self) {
+        self.hierarchy = None;
         self.memory = None;
         self.contents = Contents::Unknown;
         self.host = None;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod bench;
+mod claims;
 mod cli;
 mod containers;
 mod cuda;
