@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Compares what the dashboard shows of PyTorch's own allocator with what PyTorch says itself. Needs PyTorch, an NVIDIA GPU and tmux.
+
+    pytorch.py PROGRAM PACKAGE          every check; PROGRAM is gpumem-tui, PACKAGE the folder src/python
+    pytorch.py PROGRAM PACKAGE cost     throughput of a training loop with and without publishing, watched by a dashboard, in turn
+
+Prints PASS or FAIL for each check; exit code 1 if one failed. With two GPUs the two ranks of torchrun are checked, too.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve()
+FAILED = []
+
+
+def check(name, good, detail=""):
+    print("PASS" if good else "FAIL", name, detail, flush=True)
+    if not good:
+        FAILED.append(name)
+
+
+# The programs that are watched.
+
+
+def train():
+    """Trains on sequences of different lengths. On SIGUSR1 it stands still and writes what PyTorch says."""
+    import torch
+
+    if os.environ.get("PUBLISH") == "1":
+        import gpumem
+
+        gpumem.publish()
+    rank = int(os.environ.get("LOCAL_RANK", "0"))
+    torch.manual_seed(7)
+    device = torch.device("cuda", rank)
+    torch.cuda.set_device(device)
+    model = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0.0).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    lengths = torch.randint(64, 768, (4096,), generator=torch.Generator().manual_seed(3)).tolist()
+    halts = []
+    signal.signal(signal.SIGUSR1, lambda *_: halts.append(1))
+    folder = pathlib.Path(os.environ["FOLDER"])
+    side = torch.cuda.Stream()
+    steps, begin, stop = 0, time.monotonic(), float(os.environ.get("SECONDS", "600"))
+    while time.monotonic() - begin < stop:
+        x = torch.randn(16, lengths[steps % len(lengths)], 512, device=device)
+        with torch.cuda.stream(side):
+            extra = torch.empty(lengths[-steps % len(lengths)] << 14, device=device)
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        del extra
+        steps += 1
+        if steps % 16 == 0:
+            torch.cuda.synchronize()
+        if halts:
+            halts.clear()
+            torch.cuda.synchronize()
+            time.sleep(float(os.environ.get("HALT", "6")))
+            said = {"stats": torch.cuda.memory_stats(device), "snapshot": torch.cuda.memory_snapshot()}
+            (folder / f"said-{rank}.json.new").write_text(json.dumps(said, default=str))
+            (folder / f"said-{rank}.json.new").rename(folder / f"said-{rank}.json")
+    torch.cuda.synchronize()
+    print(json.dumps({"steps": steps, "seconds": time.monotonic() - begin, "loss": loss.item()}), flush=True)
+
+
+def out_of_memory():
+    """Runs out of memory, and ends by that."""
+    import torch
+
+    if os.environ.get("PUBLISH") == "1":
+        import gpumem
+
+        gpumem.publish()
+    torch.cuda.set_per_process_memory_fraction(0.02)
+    held = [torch.empty(1 << 28, dtype=torch.uint8, device="cuda") for _ in range(4)]
+    time.sleep(3)
+    while True:
+        held.append(torch.empty(3 << 28, dtype=torch.uint8, device="cuda"))
+
+
+# The checks.
+
+
+class Watching:
+    """A folder for channels, and a dashboard in tmux that looks at it."""
+
+    def __init__(self, program, package):
+        self.program, self.package = program, package
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))
+        self.environment = {
+            **os.environ,
+            "GPUMEM_DIR": str(self.folder),
+            "GPUMEM_TUI": str(program),
+            "FOLDER": str(self.folder),
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
+        }
+
+    def start(self, verb, published=True, before=(), **settings):
+        environment = {**self.environment, **settings}
+        if published:
+            environment.update(PUBLISH="1", PYTHONPATH=str(self.package))
+        command = [*before, sys.executable, str(HERE), verb]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def json(self):
+        done = subprocess.run([self.program, "--json"], env=self.environment, capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    def rows(self, state="publishing"):
+        return [row for row in self.json()["processes"] if row["state"] == state]
+
+    def wait_for_rows(self, count=1, state="publishing", seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            rows = [row for row in self.rows(state) if row.get("allocator")]
+            if len(rows) >= count:
+                return rows
+            time.sleep(0.5)
+        return []
+
+    def look(self, name="w"):
+        subprocess.run(["tmux", "kill-session", "-t", name], capture_output=True)
+        words = f"GPUMEM_DIR={self.folder} {self.program}"
+        subprocess.run(["tmux", "new-session", "-d", "-s", name, "-x", "120", "-y", "40", words], check=True)
+        return name
+
+    def keys(self, name, *keys):
+        subprocess.run(["tmux", "send-keys", "-t", name, *keys], check=True)
+
+    def screen(self, name, file=None):
+        out = os.environ.get("SCREENS")
+        if out and file:
+            raw = subprocess.run(["tmux", "capture-pane", "-t", name, "-p", "-e"], capture_output=True).stdout
+            (pathlib.Path(out) / f"{file}.ansi").write_bytes(raw)
+        return subprocess.run(["tmux", "capture-pane", "-t", name, "-p"], capture_output=True, text=True).stdout
+
+    def end(self):
+        subprocess.run(["tmux", "kill-server"], capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def compare(watching, pids, label):
+    """Halts the programs, and compares what is shown with what PyTorch says at that moment."""
+    for pid in pids:
+        os.kill(pid, signal.SIGUSR1)
+    time.sleep(4.5)
+    rows = {row["pid"]: row for row in watching.rows()}
+    end = time.monotonic() + 20
+    for rank, pid in enumerate(pids):
+        file = watching.folder / f"said-{rank}.json"
+        while not file.exists() and time.monotonic() < end:
+            time.sleep(0.2)
+        said = json.loads(file.read_text())
+        file.unlink()
+        stats, shown = said["stats"], (rows.get(pid) or {}).get("allocator") or {}
+        wanted = {
+            "reserved": stats["reserved_bytes.all.current"],
+            "allocated": stats["allocated_bytes.all.current"],
+            "requested": stats["requested_bytes.all.current"],
+            "peak_reserved": stats["reserved_bytes.all.peak"],
+            "peak_allocated": stats["allocated_bytes.all.peak"],
+            "inactive_split": stats["inactive_split_bytes.all.current"],
+            "segments": stats["segment.all.current"],
+            "retries": stats["num_alloc_retries"],
+            "ooms": stats["num_ooms"],
+        }
+        unlike = {name: (shown.get(name), value) for name, value in wanted.items() if shown.get(name) != value}
+        check(f"{label}: figures of {pid} are memory_stats()", not unlike, str(unlike or shown.get("reserved")))
+        segments = [s for s in said["snapshot"] if s["device"] == rank]
+        free = [b["size"] for s in segments for b in s["blocks"] if b["state"] == "inactive"]
+        mapped = {"largest_free": max(free, default=0), "free_blocks": len(free), "free_total": sum(free)}
+        unlike = {name: (shown.get(name), value) for name, value in mapped.items() if shown.get(name) != value}
+        if shown.get("largest_free") is not None:
+            check(f"{label}: the map of {pid} is memory_snapshot()", not unlike, str(unlike or mapped))
+        else:
+            check(f"{label}: the map of {pid} is there", rank > 0, "only the selected one has one")
+
+
+def one_program(watching, before=(), label="publish()"):
+    program = watching.start("train", published=not before, before=before)
+    rows = watching.wait_for_rows()
+    check(f"{label}: the program has a row", len(rows) == 1, str([r["pid"] for r in rows]))
+    watching.look()
+    time.sleep(6)
+    watching.screen("w", f"overview-{label.split()[0]}")
+    pid = rows[0]["pid"] if rows else program.pid
+    compare(watching, [pid], label)
+    watching.keys("w", "2")
+    time.sleep(3)
+    text = watching.screen("w", f"blocks-{label.split()[0]}")
+    check(f"{label}: Blocks has a map", "segments" in text and "1 cell" in text)
+    os.kill(pid, signal.SIGKILL)
+    program.wait()
+    died = watching.wait_for_rows(state="died", seconds=15)
+    check(f"{label}: killed, it is a black box", any(row["pid"] == pid for row in died))
+
+
+def failing(watching):
+    program = watching.start("oom")
+    program.wait()
+    time.sleep(2)
+    document = watching.json()
+    texts = [f["text"] for f in document["findings"] if f.get("pid") == program.pid]
+    check("an OOM is a finding with its line", any("ran out of memory" in t and "pytorch.py" in t for t in texts), str(texts))
+    rows = [row for row in document["processes"] if row["pid"] == program.pid]
+    good = rows and rows[0]["state"] in ("died", "exited") and rows[0]["allocator"]["largest_free"] is not None
+    check("its map outlives it", bool(good), str(rows[0]["state"] if rows else None))
+
+
+def ranks(watching):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--no-python"]
+    program = watching.start("train", before=torchrun)
+    rows = watching.wait_for_rows(2)
+    by_rank = sorted(rows, key=lambda row: row.get("rank") or 0)
+    check("two ranks have rows", [row.get("rank") for row in by_rank] == [0, 1], str([(r["device"], r.get("rank")) for r in rows]))
+    if len(by_rank) == 2:
+        compare(watching, [row["pid"] for row in by_rank], "torchrun")
+    program.terminate()
+    program.wait()
+
+
+def cost(watching, rounds=4, seconds="15"):
+    """Steps a second with and without publishing, while a dashboard looks."""
+    found = {False: [], True: []}
+    watching.look()
+    for _ in range(rounds):
+        for published, rates in found.items():
+            program = watching.start("train", published=published, SECONDS=seconds)
+            said = json.loads(program.communicate()[0])
+            rates.append(said["steps"] / said["seconds"])
+    without, with_it = (statistics.median(rates) for rates in found.values())
+    print(f"steps a second: {without:.2f} without, {with_it:.2f} published and watched ({100 * (with_it / without - 1):+.2f} %), {found}")
+
+
+def main():
+    verbs = {"train": train, "oom": out_of_memory}
+    if sys.argv[1:2] and sys.argv[1] in verbs:
+        return verbs[sys.argv[1]]()
+    program, package = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
+    watching = Watching(program, package)
+    try:
+        if sys.argv[3:] == ["cost"]:
+            return cost(watching)
+        import torch
+
+        one_program(watching)
+        if "run" in subprocess.run([program, "--help"], capture_output=True, text=True).stdout.split():
+            one_program(watching, before=[str(program), "run", "--"], label="run")
+        failing(watching)
+        if torch.cuda.device_count() > 1:
+            ranks(watching)
+    finally:
+        watching.end()
+    return 1 if FAILED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
