@@ -1,4 +1,4 @@
-//! The user's cache folder, in which reports are kept: `$XDG_CACHE_HOME/gpumem`, else `~/.cache/gpumem`.
+//! The user's cache folder: `$XDG_CACHE_HOME/gpumem`, else `~/.cache/gpumem`. Reports are kept there, and Python files of `gpumem-tui run`.
 //!
 //! The folder belongs to the user, nobody else can write to it, and it is no symbolic link. A file appears there complete or not at
 //! all: it is written under a temporary name and renamed.
@@ -20,11 +20,11 @@ const MAX_ENTRIES: usize = 4096;
 /// How many temporary names are tried. Those of processes that were killed stay.
 const MAX_ATTEMPTS: u32 = 16;
 
-/// Why a report could not be kept or read.
+/// Why a file could not be kept or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The environment names no folder.
-    #[error("there is no folder to keep reports in: set XDG_CACHE_HOME or HOME to an absolute path")]
+    #[error("there is no cache folder: set XDG_CACHE_HOME or HOME to an absolute path")]
     NoFolder,
     /// A folder or a file cannot be used.
     #[error("{}: {why}", clean(&path.display().to_string()))]
@@ -46,7 +46,11 @@ impl CacheError {
 }
 
 /// Returns the path of the folder, which need not exist.
-pub(super) fn folder() -> Result<PathBuf, CacheError> {
+///
+/// # Errors
+///
+/// If neither variable of the environment is an absolute path.
+pub fn folder() -> Result<PathBuf, CacheError> {
     let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     // The specification has relative paths ignored.
     let named = named.filter(|path| path.is_absolute());
@@ -55,16 +59,20 @@ pub(super) fn folder() -> Result<PathBuf, CacheError> {
     Ok(cache.join("gpumem"))
 }
 
-/// The folder, opened.
+/// The folder or one in it, opened.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub struct Folder {
     path: PathBuf,
     handle: OwnedFd,
 }
 
 impl Folder {
     /// Opens the folder, and creates it if it does not exist.
-    pub(super) fn create(path: &Path) -> Result<Folder, CacheError> {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, is not this user's, is a symbolic link, or others can write to it.
+    pub fn create(path: &Path) -> Result<Folder, CacheError> {
         let fail = |error| CacheError::new(path, format!("cannot make this folder: {error}"));
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
@@ -113,7 +121,11 @@ impl Folder {
     }
 
     /// Writes a file, in place of an older one of that name.
-    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written, or has more than 256 KiB.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
         let fail = |error: io::Error| CacheError::new(&self.path_of(name), format!("cannot write it: {error}"));
         if bytes.len() as u64 > MAX_BYTES {
             return Err(fail(io::ErrorKind::FileTooLarge.into()));
@@ -162,7 +174,11 @@ impl Folder {
     }
 
     /// Reads a file of this user.
-    pub(super) fn read(&self, name: &str) -> Result<Vec<u8>, CacheError> {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, is no regular file of this user, or has more than 256 KiB.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, CacheError> {
         let fail = |error: io::Error| CacheError::new(&self.path_of(name), format!("cannot read it: {error}"));
         // Opening a FIFO without NONBLOCK would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -181,7 +197,7 @@ impl Folder {
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
         match bytes.len() as u64 <= MAX_BYTES {
             true => Ok(bytes),
-            false => refuse("too large for a report"),
+            false => refuse("too large"),
         }
     }
 }

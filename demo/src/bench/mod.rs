@@ -11,6 +11,6 @@ mod run;
 mod watch;
 
 pub use args::{Bench, ClaimsArgs, HierarchyArgs};
-pub use cache::CacheError;
+pub use cache::{CacheError, Folder as CacheFolder, folder as cache_folder};
 pub use error::BenchError;
 pub use run::main;

@@ -3,6 +3,7 @@
 mod demo;
 mod replay;
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -61,7 +62,8 @@ Environment:
   XDG_RUNTIME_DIR    channels are in its directory
                      gpumem, if that is in memory
                      (tmpfs), else in /dev/shm
-  XDG_CACHE_HOME     reports of `bench` are kept in its
+  XDG_CACHE_HOME     reports of `bench` and the Python
+                     files of `run` are kept in its
                      directory gpumem, else in
                      ~/.cache/gpumem
   GPUMEM_ALLOC_CONF  options of the allocator in demos
@@ -200,6 +202,9 @@ pub(crate) enum Command {
     /// Measure the memory of a GPU
     #[command(subcommand)]
     Bench(gpumem_demo::bench::Bench),
+    /// Run a command whose Python processes publish the memory of PyTorch
+    #[command(after_help = AFTER_RUN)]
+    Run(RunCli),
     /// Check what can be seen on this machine, and say what to do about the rest
     Doctor(LookArgs),
     /// Hold the driver's trackers of managed memory for a dashboard, which starts it
@@ -209,6 +214,31 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Publisher,
 }
+
+/// The arguments of `run`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunCli {
+    /// The command with its arguments, such as python train.py or torchrun --nproc-per-node 8 train.py
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<OsString>,
+}
+
+const AFTER_RUN: &str = "\
+The command replaces this program, so signals, exit code and terminal are its own. Every Python that it starts, torchrun's ranks \
+included, publishes once it has imported torch and initialised CUDA. This works by PYTHONPATH, so not for a Python that ignores it \
+(-I, -E, -S). If publishing cannot be prepared, a line on stderr says why, and the command runs without it.
+
+Exit codes: that of the command; 126 if it cannot be run, 127 if it is not found.
+
+Environment of the command:
+  GPUMEM_INTERVAL    seconds between two readings, from 0.1
+                     to 60; 1 if not set
+  GPUMEM_JOB         what the job is called";
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let bounds = || "must be from 50ms to 1h".to_owned();

@@ -17,7 +17,7 @@ use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Term, Tracki
 use crate::source::{driver_root, in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
-use crate::{doctor, report};
+use crate::{doctor, report, run_command};
 
 /// Exit code: something failed.
 const FAILED: u8 = 1;
@@ -60,6 +60,7 @@ fn command() -> u8 {
     };
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
+        Some(Command::Run(run)) => run_program(&run.command),
         Some(Command::UvmHelper) => hold_trackers(),
         Some(Command::Publisher) => {
             gpumem_torch::run(io::BufReader::new(io::stdin()), &mut io::stdout());
@@ -93,6 +94,16 @@ fn hold_trackers() -> u8 {
         Ok(()) => 0,
         Err(error) => fail(FAILED, &format!("this is for a dashboard to run: {error}")),
     }
+}
+
+/// Replaces this process by a command whose Python processes publish. Returns only if it cannot be run.
+fn run_program(command: &[OsString]) -> u8 {
+    let environment = run_command::environment().unwrap_or_else(|error| {
+        complain(&format!("gpumem-tui: the command runs without publishing: {error}"));
+        Vec::new()
+    });
+    let error = run_command::run(command, environment);
+    fail(error.exit_code(), &error.to_string())
 }
 
 fn examine(look: &LookArgs) -> u8 {

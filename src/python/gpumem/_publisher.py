@@ -1,0 +1,201 @@
+"""Whether this process publishes: start and end, forks and the interpreter's end. No function here raises."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import os
+import sys
+import threading
+from typing import Any, Callable, List, Optional, TypeVar, cast
+
+from . import _binary, _hook, _names, _oom, _pace, _torch
+from ._pipe import Gone
+from ._say import say
+from ._reader import Reader
+
+# The longest time that the end of the interpreter waits for the thread.
+END_S = 0.2
+# The phase outside of all tags.
+OUTSIDE = "other"
+# The name under which `gpumem-tui run` loads this package, whose own name may be that of a module of the program.
+RUN_NAME = "_gpumem_run"
+
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
+
+def quiet(function: _Function) -> _Function:
+    """Keeps every exception of ours from the program."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> None:
+        try:
+            function(*arguments, **named)
+        except Exception as error:
+            say(f"{function.__name__} failed, the program goes on: {type(error).__name__}: {error}")
+
+    return cast(_Function, call)
+
+
+class Publisher:
+    """The state of one process."""
+
+    def __init__(self, before: Optional[Publisher] = None) -> None:
+        self._reader: Optional[Reader] = None
+        self._thread: Optional[threading.Thread] = None
+        self._lock = threading.Lock()
+        # What a forked process keeps: a request of its parent, and who will tell when torch is imported and initialised.
+        self._wanted = before._wanted if before else False
+        self._asked_torch = before._asked_torch if before else False
+        self._hooked = before._hooked if before else False
+        self._steps = before._steps if before else 0
+        self._tags: List[str] = []
+
+    @quiet
+    def start(self, quiet: bool) -> None:
+        """Publishes from the moment on in which torch has initialised CUDA. `quiet`: says nothing if there is nothing to publish."""
+        torch = _torch.imported()
+        if torch is None:
+            if importlib.util.find_spec("torch") is not None:
+                if not self._hooked:
+                    self._hooked = True
+                    _hook.install(functools.partial(_after_import, quiet))
+            elif not quiet:
+                say("torch is not installed, so there is nothing to publish")
+            return
+        why = _torch.without_cuda(torch)
+        if why is not None:
+            if not quiet:
+                say(why)
+            return
+        self._wanted = True
+        if _torch.initialised(torch):
+            self.launch(torch)
+            return
+        if not quiet and _torch.driver_missing():
+            say("there is no NVIDIA driver here, so there is nothing to publish")
+        # Without holding the lock: torch may call back at once.
+        if not self._asked_torch:
+            self._asked_torch = _torch.call_when_initialised(torch, _when_initialised)
+            if not self._asked_torch:
+                say("this torch cannot tell when CUDA is initialised: call gpumem.publish() after that")
+
+    @quiet
+    def launch(self, torch: Any) -> None:
+        """Starts the thread, unless it runs or nobody wants it."""
+        with self._lock:
+            if not self._wanted or (self._thread is not None and self._thread.is_alive()):
+                return
+            binary = _binary.find()
+            if binary is None:
+                say("the program gpumem-tui was not found, so nothing is published: set GPUMEM_TUI to its path")
+                return
+            interval, complaint = _pace.interval(os.environ.get("GPUMEM_INTERVAL"))
+            if complaint:
+                say(complaint)
+            self._reader = Reader(torch, [binary, "publisher"], interval)
+            self._thread = threading.Thread(target=_run, args=(self._reader,), name="gpumem", daemon=True)
+            self._thread.start()
+
+    @quiet
+    def stop(self) -> None:
+        """Ends the thread, and waits END_S for its last message."""
+        self._wanted = False
+        thread, reader = self._thread, self._reader
+        self._thread = self._reader = None
+        if reader is not None:
+            reader.stopping.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(END_S)
+
+    @quiet
+    def mark(self, name: str) -> None:
+        """Sends a mark, without waiting. It is lost if nothing is published."""
+        reader = self._reader
+        pipe = reader.pipe if reader else None
+        if pipe is None:
+            return
+        pipe.send({"type": "mark", "name": _names.clean(str(name))})
+        try:
+            pipe.flush(0.0)
+        except Gone:
+            # The thread notices, too, and says so.
+            pass
+
+    @quiet
+    def step(self, number: Optional[int]) -> None:
+        """Marks a step."""
+        self._steps = self._steps + 1 if number is None else int(number)
+        self.mark(f"step {self._steps}")
+
+    @quiet
+    def enter(self, name: str) -> None:
+        """Begins a tag."""
+        self._tags.append(str(name))
+        self.mark(name)
+
+    @quiet
+    def leave(self) -> None:
+        """Ends the innermost tag."""
+        if self._tags:
+            self._tags.pop()
+        self.mark(self._tags[-1] if self._tags else OUTSIDE)
+
+    def reader(self) -> Optional[Reader]:
+        """Returns the running thread's."""
+        return self._reader
+
+    def forget(self) -> None:
+        """Closes what a forked process has inherited. The parent's thread does not exist in it."""
+        reader = self._reader
+        if reader is not None and reader.pipe is not None:
+            reader.pipe.forget()
+
+
+_own = Publisher()
+
+
+def chosen() -> Publisher:
+    """Returns the publisher of this process: that of `gpumem-tui run`, if it has loaded this package under its name, too."""
+    other = sys.modules.get(f"{RUN_NAME}._publisher")
+    return cast(Publisher, other._own) if other is not None and other.__name__ != __name__ else _own
+
+
+def _run(reader: Reader) -> None:
+    """The body of the thread."""
+    try:
+        if reader.wait_for_cuda():
+            _oom.attach(reader.torch, lambda: _own.reader())
+            reader.run()
+    except Gone as why:
+        say(f"publishing has ended: {why}")
+    except Exception as error:
+        say(f"publishing has ended: {type(error).__name__}: {_names.clean(str(error))}")
+
+
+def _after_import(quiet: bool) -> None:
+    # The publisher may be that of a forked process.
+    _own.start(quiet)
+
+
+def _when_initialised() -> None:
+    # This runs inside torch's initialisation, also in a forked process.
+    torch = _torch.imported()
+    if torch is not None:
+        _own.launch(torch)
+
+
+def _after_fork() -> None:
+    """Runs in a forked process. Locks may be held by threads that do not exist in it."""
+    global _own
+    before, _own = _own, Publisher(_own)
+    before.forget()
+
+
+def _at_exit() -> None:
+    _own.stop()
+
+
+os.register_at_fork(after_in_child=quiet(_after_fork))
+atexit.register(_at_exit)

@@ -1,0 +1,16 @@
+"""The native part."""
+
+import os
+
+observers = []
+
+
+def _cuda_attach_out_of_memory_observer(observer):
+    from . import cuda
+
+    cuda._lazy_init()
+    observers.append(observer)
+
+
+def _cuda_isHistoryEnabled():
+    return os.environ.get("STANDIN_HISTORY") == "1"
