@@ -33,6 +33,9 @@ def check(name, good, detail=""):
 
 def train():
     """Trains on sequences of different lengths. On SIGUSR1 it stands still and writes what PyTorch says."""
+    # First: a signal that arrives while PyTorch is imported would end the program.
+    halts = []
+    signal.signal(signal.SIGUSR1, lambda *_: halts.append(1))
     import torch
 
     if os.environ.get("PUBLISH") == "1":
@@ -46,8 +49,6 @@ def train():
     model = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0.0).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     lengths = torch.randint(64, 768, (4096,), generator=torch.Generator().manual_seed(3)).tolist()
-    halts = []
-    signal.signal(signal.SIGUSR1, lambda *_: halts.append(1))
     folder = pathlib.Path(os.environ["FOLDER"])
     side = torch.cuda.Stream()
     steps, begin, stop = 0, time.monotonic(), float(os.environ.get("SECONDS", "600"))
@@ -225,12 +226,13 @@ def ranks(watching):
     by_rank = sorted(rows, key=lambda row: row.get("rank") or 0)
     check("two ranks have rows", [row.get("rank") for row in by_rank] == [0, 1], str([(r["device"], r.get("rank")) for r in rows]))
     if len(by_rank) == 2:
+        time.sleep(6)
         compare(watching, [row["pid"] for row in by_rank], "torchrun")
     program.terminate()
     program.wait()
 
 
-def cost(watching, rounds=4, seconds="15"):
+def cost(watching, rounds=4, seconds="8"):
     """Steps a second with and without publishing, while a dashboard looks."""
     found = {False: [], True: []}
     watching.look()

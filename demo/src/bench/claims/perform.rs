@@ -50,7 +50,7 @@ pub(super) fn check(chosen: &[&Claim], machine: Machine<'_>, watch: &mut dyn Wat
             failed_to_reason(calibration(&mut bench, WARM_CALIBRATIONS))?.ok();
         }
         let found = failed_to_reason(one(claim, &mut bench))?;
-        let place = if bench.gpu.is_some() {
+        let place = if bench.gpu.is_some() && claim.needs != Needs::Simulation {
             Place::Gpu
         } else {
             Place::Simulated
