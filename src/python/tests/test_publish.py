@@ -99,7 +99,7 @@ class Publish(Case):
 
     def test_stop_and_publish_again(self):
         ran = self.run_program(
-            START + "import torch; torch.empty(1); wait_for('stats'); gpumem.stop(); wait_for('end'); gpumem.publish(); wait_for('hello', 2)"
+            start("import torch; torch.empty(1); wait_for('stats'); gpumem.stop(); wait_for('end'); gpumem.publish(); wait_for('hello', 2)")
         )
         self.assert_well(ran)
         self.assertEqual([record[-1]["type"] for record in ran.records], ["bye", "bye"])

@@ -1,16 +1,20 @@
 """Names, pace and commands, as values."""
 
+import functools
 import math
 import os
 import sys
+import tempfile
+import types
 import unittest
+import unittest.mock
 
 from support import PYTHON
 
 sys.path.insert(0, PYTHON)
 
 from gpumem import __main__ as main  # noqa: E402
-from gpumem import _binary, _names, _pace, _torch  # noqa: E402
+from gpumem import _binary, _names, _pace, _torch, _uuid  # noqa: E402
 
 
 class Names(unittest.TestCase):
@@ -67,6 +71,42 @@ class Costs(unittest.TestCase):
         self.assertTrue(_torch.used({"reserved_bytes.all.peak": 0, "reserved_bytes.all.allocated": 5}))
 
 
+class Driver:
+    """libcuda with one device. `uuids` are those of cuDeviceGetUuid and, in newer ones, cuDeviceGetUuid_v2."""
+
+    def __init__(self, *uuids, fails=0):
+        self.fails = fails
+        for name, number in zip(("cuDeviceGetUuid", "cuDeviceGetUuid_v2"), uuids):
+            setattr(self, name, functools.partial(self._fill, number))
+
+    def cuDeviceGet(self, device, index):
+        return self.fails
+
+    def _fill(self, number, room, device):
+        room.raw = bytes([number] * 16)
+        return self.fails
+
+
+class Uuid(unittest.TestCase):
+    def of(self, driver, properties=None):
+        with unittest.mock.patch("ctypes.CDLL", return_value=driver):
+            return _uuid.of(0, properties)
+
+    def test_gpu_and_mig_device(self):
+        one, two = "01010101-0101-0101-0101-010101010101", "02020202-0202-0202-0202-020202020202"
+        self.assertEqual(self.of(Driver(1, 1)), "GPU-" + one)
+        self.assertEqual(self.of(Driver(1)), "GPU-" + one)
+        # Of a MIG device the older function returns the UUID of its GPU.
+        self.assertEqual(self.of(Driver(1, 2)), "MIG-" + two)
+
+    def test_torch_is_asked_when_the_driver_fails(self):
+        properties = types.SimpleNamespace(uuid="abc")
+        self.assertEqual(self.of(Driver(1, 1, fails=3), properties), "GPU-abc")
+        self.assertIsNone(self.of(Driver(1, 1, fails=3), types.SimpleNamespace()))
+        with unittest.mock.patch("ctypes.CDLL", side_effect=OSError("not loaded")):
+            self.assertEqual(_uuid.of(0, properties), "GPU-abc")
+
+
 class Command(unittest.TestCase):
     def test_run_keeps_the_interpreter(self):
         options = main.command("/bin/tui", ["run"])[4:]
@@ -78,17 +118,19 @@ class Command(unittest.TestCase):
         self.assertEqual(main.command("/bin/tui", ["--once"]), ["/bin/tui", "--once"])
         self.assertEqual(main.command("/bin/tui", []), ["/bin/tui"])
 
+    def test_script_on_the_path_is_not_the_program(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"PATH": folder, "GPUMEM_TUI": ""}):
+            path = os.path.join(folder, "gpumem-tui")
+            for content, found in ((b"#!python", None), (b"\x7fELF", path)):
+                with open(path, "wb") as file:
+                    file.write(content)
+                os.chmod(path, 0o755)
+                self.assertEqual(_binary.find(), found)
+
     def test_named_program_is_the_only_choice(self):
-        before = os.environ.get("GPUMEM_TUI")
-        try:
-            os.environ["GPUMEM_TUI"] = "/no/program"
-            self.assertIsNone(_binary.find())
-            os.environ["GPUMEM_TUI"] = sys.executable
-            self.assertEqual(_binary.find(), sys.executable)
-        finally:
-            os.environ.pop("GPUMEM_TUI")
-            if before is not None:
-                os.environ["GPUMEM_TUI"] = before
+        for path, found in (("/no/program", None), (sys.executable, sys.executable)):
+            with unittest.mock.patch.dict(os.environ, {"GPUMEM_TUI": path}):
+                self.assertEqual(_binary.find(), found)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,11 @@ fn python_programs_that_know_nothing() {
     run_tests("test_run");
 }
 
+#[test]
+fn python_wheel() {
+    run_tests("test_wheel");
+}
+
 /// A folder for the user's cache.
 struct Cache(TempDir);
 
