@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import List
+from typing import Callable, List
 
 from . import _binary
 
@@ -23,13 +23,23 @@ def command(binary: str, arguments: List[str]) -> List[str]:
 
 
 def main() -> None:
+    """`python -m gpumem`."""
+    if sys.argv[1:] in (["run"], ["run", "--"]):
+        sys.exit("gpumem: name a script: python -m gpumem run train.py")
+    _become(lambda binary: command(binary, sys.argv[1:]))
+
+
+def program() -> None:
+    """The command `gpumem-tui` of the wheel: the program that is in it, with the same arguments."""
+    _become(lambda binary: [binary, *sys.argv[1:]])
+
+
+def _become(command: Callable[[str], List[str]]) -> None:
     binary = _binary.find()
     if binary is None:
         sys.exit("gpumem: the program gpumem-tui was not found: set GPUMEM_TUI to its path")
-    if sys.argv[1:] in (["run"], ["run", "--"]):
-        sys.exit("gpumem: name a script: python -m gpumem run train.py")
     try:
-        os.execv(binary, command(binary, sys.argv[1:]))
+        os.execv(binary, command(binary))
     except OSError as error:
         sys.exit(f"gpumem: cannot run {binary}: {error.strerror}")
 

@@ -18,7 +18,13 @@ def find() -> Optional[str]:
     if _runs(own):
         return own
     found = shutil.which(NAME)
-    return os.path.abspath(found) if found else None
+    return os.path.abspath(found) if found and not _is_script(found) else None
+
+
+def _is_script(path: str) -> bool:
+    # The wheel's command of that name is one, which would look for the program here again.
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
 
 
 def _runs(path: str) -> bool:

@@ -38,7 +38,7 @@ class Finder:
         return self._watch(spec)
 
     def _watch(self, spec: "Any") -> "Any":
-        loader = getattr(spec, "loader", None)
+        loader: "Any" = getattr(spec, "loader", None)
         run = getattr(loader, "exec_module", None)
         if run is None:
             return spec

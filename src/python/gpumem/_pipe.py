@@ -6,6 +6,7 @@ pipe: writing to a broken pipe would end a program that has the default action f
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -24,6 +25,7 @@ MAX_WAITING = 4096
 MAX_READ = 4096
 # Connections below this number could stand in for stdin, stdout or stderr, where the program has closed them.
 LOWEST_FD = 3
+ENDED = "the publisher process has ended; GPUMEM_DEBUG=1 shows what it says"
 
 
 class Gone(Exception):
@@ -41,8 +43,8 @@ class Pipe:
             debug = os.environ.get("GPUMEM_DEBUG", "0") not in ("", "0")
             self._process = subprocess.Popen(
                 command,
-                stdin=theirs,
-                stdout=theirs,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
                 stderr=None if debug else subprocess.DEVNULL,
                 close_fds=True,
                 start_new_session=True,
@@ -96,7 +98,7 @@ class Pipe:
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
-            raise Gone("the publisher process has ended") from error
+            raise Gone(ENDED) from error
         if count == len(first):
             self._waiting.popleft()
         else:
@@ -118,9 +120,9 @@ class Pipe:
         except (BlockingIOError, InterruptedError):
             return []
         except OSError as error:
-            raise Gone("the publisher process has ended") from error
+            raise Gone(ENDED) from error
         if not new:
-            raise Gone("the publisher process has ended")
+            raise Gone(ENDED)
         *lines, self._unread = (self._unread + new).split(b"\n")
         if len(self._unread) > MAX_READ:
             raise Gone("the publisher process sends no messages of ours")
@@ -158,8 +160,6 @@ class Pipe:
 
 
 def _above_stdio(given: socket.socket) -> socket.socket:
-    import fcntl
-
     return socket.socket(fileno=fcntl.fcntl(given.fileno(), fcntl.F_DUPFD_CLOEXEC, LOWEST_FD))
 
 

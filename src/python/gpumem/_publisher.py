@@ -25,7 +25,7 @@ RUN_NAME = "_gpumem_run"
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
-def quiet(function: _Function) -> _Function:
+def never_raises(function: _Function) -> _Function:
     """Keeps every exception of ours from the program."""
 
     @functools.wraps(function)
@@ -44,15 +44,16 @@ class Publisher:
     def __init__(self, before: Optional[Publisher] = None) -> None:
         self._reader: Optional[Reader] = None
         self._thread: Optional[threading.Thread] = None
-        self._lock = threading.Lock()
+        # A signal handler may call while its thread holds it.
+        self._lock = threading.RLock()
         # What a forked process keeps: a request of its parent, and who will tell when torch is imported and initialised.
-        self._wanted = before._wanted if before else False
-        self._asked_torch = before._asked_torch if before else False
-        self._hooked = before._hooked if before else False
-        self._steps = before._steps if before else 0
+        self._wanted: bool = before._wanted if before else False
+        self._asked_torch: bool = before._asked_torch if before else False
+        self._hooked: bool = before._hooked if before else False
+        self._steps: int = before._steps if before else 0
         self._tags: List[str] = []
 
-    @quiet
+    @never_raises
     def start(self, quiet: bool) -> None:
         """Publishes from the moment on in which torch has initialised CUDA. `quiet`: says nothing if there is nothing to publish."""
         torch = _torch.imported()
@@ -81,7 +82,7 @@ class Publisher:
             if not self._asked_torch:
                 say("this torch cannot tell when CUDA is initialised: call gpumem.publish() after that")
 
-    @quiet
+    @never_raises
     def launch(self, torch: Any) -> None:
         """Starts the thread, unless it runs or nobody wants it."""
         with self._lock:
@@ -98,7 +99,7 @@ class Publisher:
             self._thread = threading.Thread(target=_run, args=(self._reader,), name="gpumem", daemon=True)
             self._thread.start()
 
-    @quiet
+    @never_raises
     def stop(self) -> None:
         """Ends the thread, and waits END_S for its last message."""
         self._wanted = False
@@ -109,7 +110,7 @@ class Publisher:
         if thread is not None and thread is not threading.current_thread():
             thread.join(END_S)
 
-    @quiet
+    @never_raises
     def mark(self, name: str) -> None:
         """Sends a mark, without waiting. It is lost if nothing is published."""
         reader = self._reader
@@ -123,19 +124,19 @@ class Publisher:
             # The thread notices, too, and says so.
             pass
 
-    @quiet
+    @never_raises
     def step(self, number: Optional[int]) -> None:
         """Marks a step."""
         self._steps = self._steps + 1 if number is None else int(number)
         self.mark(f"step {self._steps}")
 
-    @quiet
+    @never_raises
     def enter(self, name: str) -> None:
         """Begins a tag."""
         self._tags.append(str(name))
         self.mark(name)
 
-    @quiet
+    @never_raises
     def leave(self) -> None:
         """Ends the innermost tag."""
         if self._tags:
@@ -197,5 +198,5 @@ def _at_exit() -> None:
     _own.stop()
 
 
-os.register_at_fork(after_in_child=quiet(_after_fork))
+os.register_at_fork(after_in_child=never_raises(_after_fork))
 atexit.register(_at_exit)

@@ -28,7 +28,7 @@ class Reader:
     def __init__(self, torch: Any, command: List[str], interval: float) -> None:
         self.torch = torch
         self.command = command
-        self.interval = interval
+        self.pace = _pace.Stats(interval)
         self.pipe: Optional[Pipe] = None
         self.stopping = threading.Event()
         self.figures: Dict[int, _torch.Stats] = {}
@@ -64,7 +64,7 @@ class Reader:
             self._listen(pipe)
             if time.monotonic() >= next_stats:
                 cost = self._timed(self.send_stats, pipe)
-                next_stats = time.monotonic() + _pace.stats(self.interval, cost)
+                next_stats = time.monotonic() + self.pace.after(cost)
             if self._watched and time.monotonic() >= next_map:
                 self.map_cost = self._timed(self.send_map, pipe)
                 next_map = time.monotonic() + _pace.block_map(self.map_cost)

@@ -19,6 +19,7 @@ mod nogpu;
 mod path;
 mod places;
 mod pools;
+mod python;
 mod replay;
 mod reports;
 mod several;

@@ -1,13 +1,16 @@
-"""Segments and blocks that torch 2.11 recorded on an H100 while it trained a GPT, and the stats that belong to them."""
+"""Segments and blocks that torch 2.11 recorded on an H100 while it trained a GPT, and the stats that belong to them.
+
+segments.json.gz has the segments of src/snapshot/tests/data/torch211_gpt_fixed.pickle.gz, without its 21,978 events.
+"""
 
 import functools
 import gzip
+import json
 import os
-import pickle
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-RECORDED = os.path.join(HERE, *[os.pardir] * 5, "snapshot", "tests", "data", "torch211_gpt_fixed.pickle.gz")
-MIB = 1 << 20
+RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "segments.json.gz")
+# A segment of ten.
+BLOCK = 64 << 10
 
 
 @functools.lru_cache(maxsize=None)
@@ -16,17 +19,20 @@ def segments():
     if count is not None:
         return [_segment(number) for number in range(int(count) // 10)]
     with gzip.open(RECORDED) as file:
-        return pickle.load(file)["segments"]
+        segments = json.load(file)
+    for segment in segments:
+        segment["segment_pool_id"] = tuple(segment["segment_pool_id"])
+    return segments
 
 
 def _segment(number):
     """A segment of ten blocks, every second one free."""
-    address = (1 << 46) + number * 20 * MIB
+    address = (1 << 46) + number * 10 * BLOCK
     blocks = [
         {
-            "address": address + part * 2 * MIB,
-            "size": 2 * MIB,
-            "requested_size": 2 * MIB - 512 if part % 2 else 0,
+            "address": address + part * BLOCK,
+            "size": BLOCK,
+            "requested_size": BLOCK - 512 if part % 2 else 0,
             "state": "active_allocated" if part % 2 else "inactive",
             "frames": [],
         }
@@ -35,10 +41,10 @@ def _segment(number):
     return {
         "device": 0,
         "address": address,
-        "total_size": 20 * MIB,
-        "allocated_size": 10 * MIB,
-        "active_size": 10 * MIB,
-        "requested_size": 10 * MIB - 5 * 512,
+        "total_size": 10 * BLOCK,
+        "allocated_size": 5 * BLOCK,
+        "active_size": 5 * BLOCK,
+        "requested_size": 5 * (BLOCK - 512),
         "stream": 0,
         "segment_type": "large",
         "segment_pool_id": (0, 0),
