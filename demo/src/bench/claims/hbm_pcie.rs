@@ -3,7 +3,7 @@
 use gpumem_text::units::MIB;
 
 use super::bench::{Bench, Found, figure};
-use super::figure::{number, range};
+use super::figure::range;
 use super::report::Verdict;
 use super::{Claim, Needs};
 use crate::bench::error::{BenchError, Stop};
@@ -54,12 +54,12 @@ fn verdict(rate: f64, times: f64) -> Verdict {
     );
     match (fast, far) {
         (true, true) => Verdict::Holds,
-        (true, false) => Verdict::DoesNotHold(format!("{} times as much", number(times))),
+        (true, false) => Verdict::DoesNotHold(format!("{} as much", range(times, times, "x"))),
         (false, true) => Verdict::DoesNotHold(range(rate, rate, "TB/s")),
         (false, false) => Verdict::DoesNotHold(format!(
-            "{}, {} times as much",
+            "{}, {} as much",
             range(rate, rate, "TB/s"),
-            number(times)
+            range(times, times, "x")
         )),
     }
 }
@@ -71,11 +71,11 @@ mod tests {
     #[test]
     fn both_parts_of_the_claim_have_to_hold() {
         assert_eq!(verdict(2.5, 26.0), Verdict::Holds);
-        assert_eq!(verdict(2.9, 53.0), Verdict::DoesNotHold("53 times as much".to_owned()));
+        assert_eq!(verdict(2.9, 53.0), Verdict::DoesNotHold("53x as much".to_owned()));
         assert_eq!(verdict(1.5, 27.0), Verdict::DoesNotHold("1.5 TB/s".to_owned()));
         assert_eq!(
             verdict(4.2, 76.0),
-            Verdict::DoesNotHold("4.2 TB/s, 76 times as much".to_owned())
+            Verdict::DoesNotHold("4.2 TB/s, 76x as much".to_owned())
         );
     }
 }
