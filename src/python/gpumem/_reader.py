@@ -17,6 +17,8 @@ EARLY_READINGS = 30
 UNUSED_EVERY = 10
 # Nothing waits for this thread, so that a machine that is busy for a moment does not end publishing.
 PATIENCE_S = 2.0
+# The program's end waits for the last message.
+BYE_S = 0.1
 # torch calls back shortly before its initialisation is complete.
 INITIALISING_S = 60.0
 SHORT_WAIT_S = 0.02
@@ -45,7 +47,7 @@ class Reader:
             pipe.send(_names.hello(str(self.torch.__version__)))
             self._loop(pipe)
             pipe.send({"type": "bye"})
-            pipe.flush(_pace.SHORTEST_S)
+            pipe.flush(BYE_S)
         finally:
             self.pipe = None
             pipe.end()

@@ -43,8 +43,8 @@ def start(text):
 class Ran:
     """A program that has ended, and what was recorded of it."""
 
-    def __init__(self, code, stdout, stderr, records, seconds):
-        self.code, self.stdout, self.stderr, self.records, self.seconds = code, stdout, stderr, records, seconds
+    def __init__(self, code, stdout, stderr, records):
+        self.code, self.stdout, self.stderr, self.records = code, stdout, stderr, records
 
     @property
     def messages(self):
@@ -99,7 +99,6 @@ class Case(unittest.TestCase):
         return self.run_program(text, [BOOTSTRAP, *path, STANDIN], begin=BEGIN, **more)
 
     def run_command(self, command, path, **more):
-        begin = time.monotonic()
         ran = subprocess.run(
             command,
             env=self.environment(path, **more),
@@ -109,8 +108,7 @@ class Case(unittest.TestCase):
             universal_newlines=True,
             timeout=PATIENCE_S,
         )
-        seconds = time.monotonic() - begin
-        return Ran(ran.returncode, ran.stdout, ran.stderr, self.recorded(), seconds)
+        return Ran(ran.returncode, ran.stdout, ran.stderr, self.recorded())
 
     def recorded(self):
         """Returns what every publisher process was sent, once all have ended."""
