@@ -3,6 +3,8 @@
 
     pytorch.py PROGRAM PACKAGE          every check; PROGRAM is gpumem-tui, PACKAGE the folder src/python
     pytorch.py PROGRAM PACKAGE cost     throughput of a training loop with and without publishing, watched by a dashboard, in turn
+    pytorch.py PROGRAM PACKAGE same     two programs train for four minutes, one of them publishing while dashboards come, go and are
+                                        killed: their losses have to be equal to the bit
 
 Prints PASS or FAIL for each check; exit code 1 if one failed. With two GPUs the two ranks of torchrun are checked, too.
 """
@@ -10,6 +12,7 @@ Prints PASS or FAIL for each check; exit code 1 if one failed. With two GPUs the
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import statistics
@@ -44,6 +47,8 @@ def train():
         gpumem.publish()
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     torch.manual_seed(7)
+    if os.environ.get("DETERMINISTIC"):
+        torch.use_deterministic_algorithms(True)
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)
     model = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0.0).to(device)
@@ -51,6 +56,7 @@ def train():
     lengths = torch.randint(64, 768, (4096,), generator=torch.Generator().manual_seed(3)).tolist()
     folder = pathlib.Path(os.environ["FOLDER"])
     side = torch.cuda.Stream()
+    losses = []
     steps, begin, stop = 0, time.monotonic(), float(os.environ.get("SECONDS", "600"))
     while time.monotonic() - begin < stop:
         x = torch.randn(16, lengths[steps % len(lengths)], 512, device=device)
@@ -64,6 +70,8 @@ def train():
         steps += 1
         if steps % 16 == 0:
             torch.cuda.synchronize()
+        if steps % 500 == 0:
+            losses.append(loss.item().hex())
         if halts:
             halts.clear()
             torch.cuda.synchronize()
@@ -72,7 +80,7 @@ def train():
             (folder / f"said-{rank}.json.new").write_text(json.dumps(said, default=str))
             (folder / f"said-{rank}.json.new").rename(folder / f"said-{rank}.json")
     torch.cuda.synchronize()
-    print(json.dumps({"steps": steps, "seconds": time.monotonic() - begin, "loss": loss.item()}), flush=True)
+    print(json.dumps({"steps": steps, "seconds": time.monotonic() - begin, "losses": losses}), flush=True)
 
 
 def out_of_memory():
@@ -245,6 +253,42 @@ def cost(watching, rounds=4, seconds="8"):
     print(f"steps a second: {without:.2f} without, {with_it:.2f} published and watched ({100 * (with_it / without - 1):+.2f} %), {found}")
 
 
+def same(watching, seconds=240):
+    """Two programs train alike, on two GPUs if there are as many. Dashboards look at one of them, and end in every way at random."""
+    import torch
+
+    chance = random.Random(5)
+    settings = {"DETERMINISTIC": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "SECONDS": str(seconds)}
+    alone = watching.start("train", published=False, CUDA_VISIBLE_DEVICES=str(torch.cuda.device_count() - 1), **settings)
+    watched = watching.start("train", CUDA_VISIBLE_DEVICES="0", **settings)
+    ends, mapped = {}, 0
+    while watched.poll() is None:
+        watching.look()
+        time.sleep(chance.uniform(0.2, 4))
+        watching.keys("w", chance.choice("123"))
+        time.sleep(chance.uniform(0.2, 4))
+        rows = watching.rows() if watched.poll() is None else []
+        mapped += any((row.get("allocator") or {}).get("largest_free") for row in rows)
+        pid = subprocess.run(["tmux", "list-panes", "-t", "w", "-F", "#{pane_pid}"], capture_output=True, text=True).stdout.strip()
+        end = chance.choice(["SIGKILL", "SIGTERM", "SIGHUP", "q", "stop"])
+        ends[end] = ends.get(end, 0) + 1
+        if end == "q":
+            watching.keys("w", "q")
+        elif end == "stop":
+            # Stopped, and the next one looks meanwhile.
+            os.kill(int(pid), signal.SIGSTOP)
+            time.sleep(1)
+            os.kill(int(pid), signal.SIGKILL)
+        else:
+            os.kill(int(pid), getattr(signal, end))
+        time.sleep(0.3)
+    without, with_it = (json.loads(program.communicate()[0]) for program in (alone, watched))
+    both = list(zip(without["losses"], with_it["losses"]))
+    first = next((at for at, (one, other) in enumerate(both) if one != other), None)
+    said = f"{without['steps']} steps without, {with_it['steps']} with; {len(both)} losses compared; dashboards ended by {ends}, {mapped} saw its map"
+    check("losses are equal to the bit", len(both) > 10 and first is None and mapped > 0, f"{said}; first unlike: {first}")
+
+
 def main():
     verbs = {"train": train, "oom": out_of_memory}
     if sys.argv[1:2] and sys.argv[1] in verbs:
@@ -254,6 +298,9 @@ def main():
     try:
         if sys.argv[3:] == ["cost"]:
             return cost(watching)
+        if sys.argv[3:] == ["same"]:
+            same(watching)
+            return 1 if FAILED else 0
         import torch
 
         one_program(watching)
