@@ -6,6 +6,7 @@ pipe: writing to a broken pipe would end a program that has the default action f
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -25,6 +26,11 @@ MAX_WAITING = 4096
 MAX_READ = 4096
 # Connections below this number could stand in for stdin, stdout or stderr, where the program has closed them.
 LOWEST_FD = 3
+# Starts a command in the background and ends, so that the command is no child of the program: one that waits for all of its children
+# would wait for ever.
+STARTER = ["/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh"]
+# The starter has nothing to do that takes time.
+STARTER_S = 2.0
 ENDED = "the publisher process has ended; GPUMEM_DEBUG=1 shows what it says"
 
 
@@ -41,8 +47,10 @@ class Pipe:
             self._socket = _above_stdio(ours)
             self._identity = _identity(self._socket.fileno())
             debug = os.environ.get("GPUMEM_DEBUG", "0") not in ("", "0")
+            # An image without a shell has the publisher as its child.
+            starts = os.access(STARTER[0], os.X_OK)
             self._process = subprocess.Popen(
-                command,
+                [*STARTER, *command] if starts else command,
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=None if debug else subprocess.DEVNULL,
@@ -54,9 +62,15 @@ class Pipe:
         finally:
             ours.close()
             theirs.close()
+        if starts:
+            self._reap()
         self._waiting: Deque[memoryview] = deque()
         self._flushing = threading.Lock()
         self._unread = b""
+
+    def _reap(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STARTER_S)
 
     def send(self, message: Dict[str, Any], payload: Optional[bytes] = None) -> bool:
         """Puts a message into the outbox, followed by its payload. False: there was no room for it."""
@@ -113,8 +127,6 @@ class Pipe:
     def read(self) -> List[Dict[str, Union[str, bool]]]:
         """Returns the publisher's messages that have arrived, without waiting. Raises Gone."""
         self._check()
-        # A publisher that puts itself into the background leaves a process to be reaped.
-        self._process.poll()
         try:
             new = self._socket.recv(MAX_READ, socket.MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):

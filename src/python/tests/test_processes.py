@@ -31,6 +31,21 @@ class Processes(Case):
         self.assertEqual(ran.stdout, "True None\n0\n")
         self.assertEqual([message["name"] for message in ran.of("mark")], ["parent"])
 
+    def test_publisher_is_no_child(self):
+        ran = self.run_program(
+            start("""
+            import torch
+            torch.empty(1)
+            wait_for("stats")
+            try:
+                print(os.wait())
+            except ChildProcessError:
+                print("no children")
+            """)
+        )
+        self.assert_well(ran)
+        self.assertEqual(ran.stdout, "no children\n")
+
     def test_fork_before_cuda_publishes_on_its_own(self):
         ran = self.run_program(
             start("""
@@ -188,7 +203,7 @@ class Publishers(Case):
         import os
 
         os.chmod(path, 0o755)
-        self.check(self.train(GPUMEM_TUI=path), "publishing has ended: OSError")
+        self.check(self.train(GPUMEM_TUI=path), "publishing has ended: the publisher process has ended")
 
     def test_dying(self):
         self.check(self.train("time.sleep(1)", RECORDER="die"), "the publisher process has ended")

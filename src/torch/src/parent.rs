@@ -1,11 +1,14 @@
-//! The process that started this one, and whether it is still there.
+//! The program whose memory is published, and whether it is still there.
 
+use std::io::stdin;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open, test_kill_process};
 
-/// The process that started this one.
+/// The program at the other end of stdin.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pid: Option<Pid>,
@@ -14,12 +17,15 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// Returns the process that started this one.
+    /// Returns the process that made the socket that stdin is, or the one that started this one if stdin is no socket.
+    ///
+    /// They differ: a publisher is started by a process that ends at once, so that the program has no child that it knows nothing of.
     pub(crate) fn of_this_process() -> Parent {
-        let pid = getppid();
+        let pid = match socket_peercred(stdin()) {
+            Ok(credentials) => Some(credentials.pid),
+            Err(_) => getppid(),
+        };
         let fd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        // It may have ended before it was opened; then init is the parent now.
-        let fd = fd.filter(|_| getppid() == pid);
         Parent { pid, fd }
     }
 
@@ -31,7 +37,7 @@ impl Parent {
     /// Checks whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         let Some(fd) = &self.fd else {
-            return getppid() != self.pid;
+            return self.pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH));
         };
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
