@@ -43,7 +43,7 @@ pub(in crate::bench) fn run(args: &ClaimsArgs, control: &Control) -> Result<(), 
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&report).map_err(std::io::Error::from)? + "\n",
-        false => report.text(args.explain || !args.only.is_empty()),
+        false => report.text(args.explain || !args.only.is_empty(), columns()),
     };
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
@@ -86,6 +86,12 @@ fn perform(args: &ClaimsArgs, control: &Control, lines: &mut Lines<'_>) -> Resul
         budget,
         rows,
     })
+}
+
+/// Returns the columns of the terminal that stdout is, if it is one that knows them.
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Opens the chosen device. Without a choice it is the first GPU, or the simulated device where NVIDIA's driver is not installed

@@ -89,7 +89,7 @@ fn claims_without_a_gpu_say_so() {
         assert_eq!(row.verdict == expected, claim.needs == Needs::Gpu, "{}", row.name);
         assert_eq!(row.place, Place::Simulated);
     }
-    assert!(report.text(false).starts_with("SIMULATED"));
+    assert!(report.text(false, Some(80)).starts_with("SIMULATED"));
 }
 
 #[test]
@@ -183,24 +183,42 @@ fn claims_are_told_apart_and_said_in_sentences() {
 fn text_has_80_columns() {
     for report in [checked(Some(&mut Fake::new())), checked(None)] {
         for explained in [false, true] {
-            let text = report.text(explained);
+            let text = report.text(explained, Some(80));
             let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
             assert!(wide.is_empty(), "{wide:#?}");
         }
         let cut: Vec<_> = report
             .rows
             .iter()
-            .filter(|row| report.text(false).contains(&row.name))
+            .filter(|row| report.text(false, Some(80)).contains(&row.name))
             .collect();
         assert_eq!(cut.len(), CLAIMS.len());
         // What the table cuts off is lost to the reader.
-        assert!(!report.text(false).contains('…'), "{}", report.text(false));
+        assert!(
+            !report.text(false, Some(80)).contains('…'),
+            "{}",
+            report.text(false, Some(80))
+        );
         assert!(
             report
-                .text(true)
+                .text(true, Some(80))
                 .contains("claim    cudaMalloc costs 1 to 10 ms. (courses)")
         );
     }
+}
+
+#[test]
+fn wide_lines_have_the_words_of_the_claims() {
+    let report = checked(Some(&mut Fake::new()));
+    let whole = report.text(false, None);
+    for (row, line) in report.rows.iter().zip(whole.lines().skip(1)) {
+        assert!(line.starts_with(&row.name), "{line}");
+        assert!(line.ends_with(&format!("{} ({})", row.claim, row.source)), "{line}");
+        assert!(line.contains(&row.verdict.to_string()), "{line}");
+    }
+    let wide = report.text(false, Some(132));
+    assert!(wide.contains("cudaMalloc costs 1 to 10 ms. (courses)"), "{wide}");
+    assert!(wide.lines().all(|line| line.chars().count() <= 132), "{wide}");
 }
 
 #[test]

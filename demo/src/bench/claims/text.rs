@@ -1,4 +1,4 @@
-//! The report as text of 80 columns.
+//! The report as text of 80 columns, or of more for those who have them.
 
 use gpumem_text::units::bytes_to_pib;
 
@@ -8,20 +8,26 @@ use crate::paragraph::paragraph;
 
 /// Columns of a line.
 const WIDTH: usize = 80;
+/// Columns from which on a line has the claim's words, too.
+const WIDE: usize = 130;
 /// Columns of a name and of a figure.
 const NAME: usize = 16;
 const SHORT: usize = 20;
 const INDENT: &str = "  ";
 
 impl Report {
-    /// Returns the report as text: a line for each claim, or all that is known of it.
-    pub(super) fn text(&self, explained: bool) -> String {
+    /// Returns the report as text: a line for each claim, or all that is known of it. Lines end after so many columns; `None` stands
+    /// for an output that is no terminal, where they are whole.
+    pub(super) fn text(&self, explained: bool, columns: Option<usize>) -> String {
         let mut text = self.heading();
         for row in &self.rows {
             if explained {
                 text.push('\n');
             }
-            text += &line(row, self.card.is_some());
+            text += &match explained {
+                true => line(row, self.card.is_some(), WIDTH),
+                false => line(row, self.card.is_some(), columns.unwrap_or(usize::MAX)),
+            };
             if explained {
                 explain(row, &mut text);
             }
@@ -46,17 +52,25 @@ impl Report {
     }
 }
 
-/// Returns the line of a claim, cut to 80 columns. Where there is no GPU the heading says for all rows that they are simulated.
-fn line(row: &Row, has_gpu: bool) -> String {
+/// Returns the line of a claim. Where there is no GPU the heading says for all rows that they are simulated.
+fn line(row: &Row, has_gpu: bool, columns: usize) -> String {
     let simulated = match row.place {
         Place::Simulated if has_gpu => "SIMULATED ",
         _ => "",
     };
     let short = if row.short.is_empty() { "-" } else { &row.short };
     let line = format!("{:<NAME$} {short:<SHORT$} {simulated}{}", row.name, row.verdict);
-    match line.char_indices().nth(WIDTH) {
-        None => line + "\n",
-        Some(_) => line.chars().take(WIDTH - 1).chain(['…', '\n']).collect(),
+    if columns < WIDE {
+        return cut(&line, WIDTH) + "\n";
+    }
+    let words = format!("{} ({})", row.claim, row.source);
+    cut(&format!("{line:<WIDTH$} {words}"), columns) + "\n"
+}
+
+fn cut(line: &str, columns: usize) -> String {
+    match line.char_indices().nth(columns) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(columns - 1).chain(['…']).collect(),
     }
 }
 
