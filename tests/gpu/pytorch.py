@@ -56,6 +56,11 @@ def train():
     lengths = torch.randint(64, 768, (4096,), generator=torch.Generator().manual_seed(3)).tolist()
     folder = pathlib.Path(os.environ["FOLDER"])
     side = torch.cuda.Stream()
+    if os.environ.get("POOL"):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            kept = [torch.empty(24 << 20, dtype=torch.uint8, device=device) for _ in range(3)]
+        del kept[1]
     losses = []
     steps, begin, stop = 0, time.monotonic(), float(os.environ.get("SECONDS", "600"))
     while time.monotonic() - begin < stop:
@@ -196,8 +201,8 @@ def compare(watching, pids, label, mapped=True):
             check(f"{label}: the map of {pid} is there if somebody looks", not mapped)
 
 
-def one_program(watching, before=(), label="publish()"):
-    program = watching.start("train", published=not before, before=before)
+def one_program(watching, before=(), label="publish()", **settings):
+    program = watching.start("train", published=not before, before=before, **settings)
     rows = watching.wait_for_rows()
     check(f"{label}: the program has a row", len(rows) == 1, str([r["pid"] for r in rows]))
     watching.look()
@@ -304,6 +309,8 @@ def main():
         import torch
 
         one_program(watching)
+        one_program(watching, label="expandable", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        one_program(watching, label="pool", POOL="1")
         if "run" in subprocess.run([program, "--help"], capture_output=True, text=True).stdout.split():
             one_program(watching, before=[str(program), "run", "--"], label="run")
         failing(watching)
