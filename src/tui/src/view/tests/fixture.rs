@@ -93,6 +93,7 @@ pub(in crate::view) fn h100() -> Model {
         segments: 14,
         ooms: 1,
         complete: true,
+        mapped: true,
         ..Figures::default()
     });
     train.nvml = Reading::Value(9 * G + 520 * M);
@@ -120,6 +121,7 @@ pub(in crate::view) fn h100() -> Model {
         largest_free: G,
         complete: true,
         ooms: 1,
+        mapped: true,
         ..Figures::default()
     });
     dead.state = ProcessState::Died;
