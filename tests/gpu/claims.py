@@ -10,43 +10,17 @@ exit code 1 if one failed. Nothing else may start or end on that GPU meanwhile.
 """
 
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
 import time
 
+import benches
+from benches import ENVIRONMENT, check, is_as_before, used
+
 # All claims, in seconds.
 LONGEST = 90
-# From a finished process to memory that is free again, in seconds.
-GRACE = 5
 # Rows that need no GPU.
 SIMULATED = {"max-split", "expandable"}
-# The compiled kernels of an earlier run must not help.
-ENVIRONMENT = {**os.environ, "CUDA_CACHE_DISABLE": "1"}
-
-failed = False
-
-
-def check(what, passed, found):
-    global failed
-    failed = failed or not passed
-    print(f"{'PASS' if passed else 'FAIL'} {what}: {found}", flush=True)
-
-
-def used(gpu):
-    """Returns the memory in use on the GPU, in MiB."""
-    query = ["nvidia-smi", "-i", gpu, "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout)
-
-
-def settles(gpu, before):
-    """Waits until the GPU has as much in use as before, and returns the last figure."""
-    end = time.monotonic() + GRACE
-    while (now := used(gpu)) != before and time.monotonic() < end:
-        time.sleep(0.1)
-    return now
 
 
 def command(program, gpu, *more):
@@ -94,49 +68,21 @@ def rows(report):
         check(f"{row['name']} says where", row["place"] == place, row["place"])
 
 
-def ends(program, gpu, before, took):
-    """Ends runs, which take so long by themselves, by signals. All but SIGKILL have to work within a second."""
-    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL] * 4:
-        child = subprocess.Popen(command(program, gpu), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        after = random.uniform(0.1, max(1, took - 2))
-        time.sleep(after)
-        child.send_signal(number)
-        sent = time.monotonic()
-        code = child.wait()
-        took = time.monotonic() - sent
-        # A context that is being made or taken down cannot be interrupted, and takes most of this time.
-        expected = code in (-number, 128 + number)
-        check(f"{number.name} after {after:.1f} s", expected and took < 1.5, f"exit code {code} after {took:.2f} s")
-        now = settles(gpu, before)
-        check(f"all memory is free after {number.name}", now == before, f"{now} MiB in use, {before} before")
-    child = subprocess.Popen(
-        command(program, gpu, "--json", "--steer"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    time.sleep(3)
-    child.stdin.close()
-    check("the end of stdin ends a steered run", child.wait(timeout=5) == 0, child.returncode)
-    now = settles(gpu, before)
-    check("all memory is free", now == before, f"{now} MiB in use, {before} before")
-
-
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    program, gpu = sys.argv[1], next(iter(sys.argv[2:]), "0")
+    program, gpu, to_end = benches.arguments(__doc__)
     before = used(gpu)
     report, took, most = measure(program, gpu)
-    now = settles(gpu, before)
     table(report)
     print(f"  at most {most - before} MiB more in use, the context included")
     rows(report)
     check(f"all of it takes less than {LONGEST} s", took < LONGEST, f"{took:.1f} s")
-    check("memory in use is as before", now == before, f"{now} MiB, {before} before")
+    is_as_before(gpu, before, "memory in use is as before")
     one = subprocess.run(command(program, gpu, "--only", "coalescing"), env=ENVIRONMENT, capture_output=True, text=True)
     check("one claim explains itself", one.returncode == 0 and "measured" in one.stdout, one.returncode)
     print(one.stdout)
-    if "ends" in sys.argv[3:]:
-        ends(program, gpu, before, took)
-    sys.exit(failed)
+    if to_end:
+        benches.ends(command(program, gpu), gpu, before, max(1, took - 2))
+    sys.exit(benches.failed)
 
 
 main()

@@ -10,14 +10,14 @@ each check; exit code 1 if one failed. Nothing else may start or end on that GPU
 """
 
 import json
-import os
 import pathlib
-import random
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+
+import benches
+from benches import ENVIRONMENT, check, is_as_before, used
 
 # Level, unit, figure: to be met within 15 %. The figure of shared memory includes index arithmetic.
 H100 = [
@@ -28,38 +28,10 @@ H100 = [
     ("device", "ns", 370.0),
 ]
 TOLERANCE = 0.15
-# From a finished process to memory that is free again, in seconds.
-GRACE = 5
-
-failed = False
-
-
-def check(what, passed, found):
-    global failed
-    failed = failed or not passed
-    print(f"{'PASS' if passed else 'FAIL'} {what}: {found}")
-
-
-def used(gpu):
-    """Returns the memory in use on the GPU, in MiB."""
-    query = ["nvidia-smi", "-i", gpu, "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout)
-
-
-def settles(gpu, before):
-    """Waits until the GPU has as much in use as before, and returns the last figure."""
-    end = time.monotonic() + GRACE
-    while (now := used(gpu)) != before and time.monotonic() < end:
-        time.sleep(0.1)
-    return now
 
 
 def command(program, gpu, *more):
     return [program, "bench", "hierarchy", "--device", gpu, *more]
-
-
-# The compiled kernels of an earlier run must not help.
-ENVIRONMENT = {**os.environ, "CUDA_CACHE_DISABLE": "1"}
 
 
 def measure(program, gpu):
@@ -122,42 +94,16 @@ def compare(report):
     check("the first kernel is loaded and has run in less than 200 ms", report["load_ms"] < 200, f"{report['load_ms']:.1f} ms")
 
 
-def ends(program, gpu, before):
-    """Ends runs by signals. All but SIGKILL have to work within a second."""
-    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL] * 3:
-        child = subprocess.Popen(command(program, gpu), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        after = random.uniform(0.1, 8)
-        time.sleep(after)
-        child.send_signal(number)
-        sent = time.monotonic()
-        code = child.wait()
-        took = time.monotonic() - sent
-        # A context that is being made or taken down cannot be interrupted, and takes most of this time.
-        expected = code in (-number, 128 + number)
-        check(f"{number.name} after {after:.1f} s", expected and took < 1.5, f"exit code {code} after {took:.2f} s")
-    child = subprocess.Popen(
-        command(program, gpu, "--json", "--steer"), env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    time.sleep(3)
-    child.stdin.close()
-    check("the end of stdin ends a steered run", child.wait(timeout=5) == 0, child.returncode)
-    now = settles(gpu, before)
-    check("all memory is free", now == before, f"{now} MiB in use, {before} before")
-
-
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    program, gpu = sys.argv[1], next(iter(sys.argv[2:]), "0")
+    program, gpu, to_end = benches.arguments(__doc__)
     before = used(gpu)
     report = measure(program, gpu)
-    now = settles(gpu, before)
     table(report)
     compare(report)
-    check("memory in use is as before", now == before, f"{now} MiB, {before} before")
-    if "ends" in sys.argv[3:]:
-        ends(program, gpu, before)
-    sys.exit(failed)
+    is_as_before(gpu, before, "memory in use is as before")
+    if to_end:
+        benches.ends(command(program, gpu), gpu, before, 8)
+    sys.exit(benches.failed)
 
 
 main()

@@ -26,7 +26,6 @@ mod process;
 mod root;
 mod stat;
 mod types;
-mod uuid;
 mod uvm;
 
 pub use facts::{Capabilities, DeviceNode, Fact, Facts, Place, PtraceScope};

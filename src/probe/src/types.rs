@@ -146,7 +146,7 @@ pub struct MigDevice {
 impl MigDevice {
     /// Returns the 16 bytes of its UUID, if it has its own.
     pub fn uuid_bytes(&self) -> Option<[u8; 16]> {
-        crate::uuid::bytes(&self.uuid)
+        gpumem_text::uuid::bytes(&self.uuid)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Text formatting shared by all parts of gpumem.
 //!
 //! - [`clean()`] and [`clean_line`] make untrusted strings safe for a terminal;
-//! - [`units`] formats figures (sizes, counts, shares, durations), and parses sizes that users write.
+//! - [`units`] formats figures (sizes, counts, shares, durations), and parses sizes that users write;
+//! - [`uuid`] reads the UUIDs of GPUs.
 //!
 //! Each format is defined here once. If there are two formats of a quantity, they are two functions, and their docs say
 //! where each is used.
@@ -9,5 +10,6 @@
 
 mod clean;
 pub mod units;
+pub mod uuid;
 
 pub use clean::{MARKS_MAX, REPLACEMENT, clean, clean_line, is_harmful};

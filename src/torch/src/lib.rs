@@ -10,8 +10,8 @@
 //! process says whether somebody wants the block map ([`Answer`]), and why it cannot publish, if it cannot.
 //!
 //! # The life of the channel
-//! The channel is about the PyTorch process, and this process is its life sign: it ends when its input ends, and when the process
-//! that started it is gone. An input that ends without `bye` is that of a program that was killed: its channel is a black box.
+//! The channel is about the PyTorch process, and this process is its life sign: it ends when its input ends, and when the PyTorch
+//! process is gone. An input that ends without `bye` is that of a program that was killed: its channel is a black box.
 //!
 //! Whatever comes in is bounded, and taken as data: pickles are read by [`gpumem_snapshot`], which runs nothing.
 

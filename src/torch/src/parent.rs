@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::{socket_domain, socket_peercred};
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open, test_kill_process};
 
 /// The program at the other end of stdin.
@@ -21,9 +22,11 @@ impl Parent {
     ///
     /// They differ: a publisher is started by a process that ends at once, so that the program has no child that it knows nothing of.
     pub(crate) fn of_this_process() -> Parent {
-        let pid = match socket_peercred(stdin()) {
-            Ok(credentials) => Some(credentials.pid),
-            Err(_) => getppid(),
+        // Other sockets have no such process.
+        let is_local = socket_domain(stdin()) == Ok(AddressFamily::UNIX);
+        let pid = match is_local.then(|| socket_peercred(stdin())) {
+            Some(Ok(credentials)) => Some(credentials.pid),
+            _ => getppid(),
         };
         let fd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Parent { pid, fd }

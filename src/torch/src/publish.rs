@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gpumem_channel::{self as channel, DeviceKind, Event, EventKind, Options, Publisher, Sampled, StringId, Touched};
 use gpumem_snapshot::Snapshot;
-use gpumem_text::clean;
+use gpumem_text::{clean, uuid};
 
 use crate::map::Map;
 use crate::message::{Device, Hello, Oom};
@@ -60,7 +60,7 @@ impl Publishing {
     /// Describes a device.
     pub(crate) fn device(&mut self, device: &Device) {
         let described = channel::Device {
-            uuid: uuid(&device.uuid).unwrap_or_default(),
+            uuid: uuid::bytes(&device.uuid).unwrap_or_default(),
             kind: DeviceKind::Cuda,
             ordinal: device.index.into(),
             total: device.total,
@@ -117,8 +117,8 @@ impl Publishing {
 
     /// Publishes a failed request. The map that follows is of this moment, and is kept.
     pub(crate) fn oom(&mut self, oom: &Oom) {
-        // The line of Python stands for the tag of the request.
-        let tag = self.publisher.intern_mark(&clean(&oom.place));
+        // The line of Python stands for the tag of the request. It is needed most when a long run has used all names of marks.
+        let tag = self.publisher.intern(&clean(&oom.place));
         self.publisher.event(&Event {
             kind: EventKind::OutOfMemory,
             device: oom.device,
@@ -162,38 +162,5 @@ impl Publishing {
     pub(crate) fn abandon(self) {
         // The kernel releases the lock when this process ends.
         std::mem::forget(self.publisher);
-    }
-}
-
-/// Reads a UUID as NVML writes it: a prefix (`GPU-`, `MIG-`) and 32 hexadecimal digits in groups.
-fn uuid(text: &str) -> Option<[u8; 16]> {
-    let digits = text.split_once('-').map_or(text, |(prefix, rest)| match prefix {
-        "GPU" | "MIG" => rest,
-        _ => text,
-    });
-    let digits: String = digits.chars().filter(|c| *c != '-').collect();
-    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
-    Some(number.to_be_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uuids_are_read_with_and_without_prefix() {
-        let bytes = [
-            0x66, 0x61, 0x6b, 0x65, 0x2d, 0x63, 0x75, 0x64, 0x61, 0x2d, 0x75, 0x75, 0x69, 0x64, 0, 1,
-        ];
-        for text in [
-            "GPU-66616b65-2d63-7564-612d-757569640001",
-            "MIG-66616b65-2d63-7564-612d-757569640001",
-            "66616b65-2d63-7564-612d-757569640001",
-        ] {
-            assert_eq!(uuid(text), Some(bytes), "{text}");
-        }
-        for bad in ["", "GPU-", "GPU-66616b65", "GPU-66616b65-2d63-7564-612d-75756964000g"] {
-            assert_eq!(uuid(bad), None, "{bad}");
-        }
     }
 }

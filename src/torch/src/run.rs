@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// Messages that wait: the PyTorch process would rather lose some than wait for long.
 const WAITING: usize = 4;
 
-/// Publishes what comes from `input`, until it ends or the process that started this one is gone. Answers go to `output`.
+/// Publishes what comes from `input`, until it ends or the PyTorch process is gone. Answers go to `output`.
 pub fn run(input: impl BufRead + Send + 'static, output: &mut dyn Write) {
     let parent = Parent::of_this_process();
     let (sender, messages) = sync_channel(WAITING);
@@ -74,7 +74,7 @@ impl Session<'_> {
             }
             let made = match parent.pid().filter(|pid| *pid == hello.pid) {
                 Some(pid) => Publishing::new(hello, pid),
-                None => Err("the process that started the publisher is another one than it says".to_owned()),
+                None => Err("the messages come from another process than they say".to_owned()),
             };
             match made {
                 Ok(publishing) => self.publishing = Some(publishing),

@@ -6,7 +6,8 @@ use super::calls::{Calls, Code, Device};
 use super::slow::Latest;
 use super::{memory, mig, processes};
 use crate::facts::Card;
-use crate::{Gpu, GpuState, MigDevice, Reading, Sensors, uuid};
+use crate::{Gpu, GpuState, MigDevice, Reading, Sensors};
+use gpumem_text::uuid;
 
 /// A GPU and the state kept between samples.
 pub(super) struct Row {

@@ -11,7 +11,8 @@ use super::MAX_GPUS;
 use super::calls::Calls;
 use super::gpu::reading;
 use super::mig;
-use crate::{Reading, uuid};
+use crate::Reading;
+use gpumem_text::uuid;
 
 /// Shortest time from the start of one round to the start of the next: the longer of `PACE` and `PACE_ROUNDS` times the
 /// length of the round.

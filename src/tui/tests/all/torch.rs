@@ -1,7 +1,9 @@
 //! The publisher of PyTorch processes: what it is told, what is seen, and how its channel ends.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use gpumem_channel::{BlockState, Life, Reader, Snapshot};
@@ -15,14 +17,19 @@ const CARD: &str = "GPU-66616b65-2d63-7564-612d-757569640000";
 /// A publisher, which takes this process for the PyTorch process.
 struct Publisher {
     child: Child,
-    input: Option<ChildStdin>,
+    input: Option<UnixStream>,
     answers: std::sync::mpsc::Receiver<String>,
 }
 
 impl Publisher {
     fn start(world: &World, pid: u32) -> Publisher {
         let mut command: Command = world.command(&["publisher"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // As the Python package does: who made the socket is the PyTorch process.
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // It holds the other end, too.
+        drop(command);
         let output: ChildStdout = child.stdout.take().unwrap();
         let (sender, answers) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -31,7 +38,7 @@ impl Publisher {
             }
         });
         let mut publisher = Publisher {
-            input: child.stdin.take(),
+            input: Some(ours),
             child,
             answers,
         };
@@ -235,6 +242,10 @@ fn failed_request_and_its_map_outlive_the_program() {
     let world = World::with_nvml(&format!("gpus=1;gpu0.uuid={CARD}"));
     let mut publisher = Publisher::start(&world, std::process::id());
     publisher.say(&device());
+    // A long run has used all names that marks may have.
+    for step in 0..1000 {
+        publisher.say(&json!({"type": "mark", "name": format!("step {step}")}));
+    }
     publisher.say(
         &json!({"type": "oom", "device": 0, "requested": 20 * MIB, "total": 0, "free": 5 * MIB,
         "message": "CUDA out of memory", "where": "train.py:41 in forward"}),
@@ -260,7 +271,11 @@ fn failed_request_and_its_map_outlive_the_program() {
 fn publisher_of_another_process_is_refused() {
     let world = World::without_gpu();
     let publisher = Publisher::start(&world, 1);
-    assert!(publisher.answer().starts_with(r#"{"error":"the process that started"#));
+    assert!(
+        publisher
+            .answer()
+            .starts_with(r#"{"error":"the messages come from another process"#)
+    );
     publisher.ended();
     assert!(world.channel_files().is_empty());
 }

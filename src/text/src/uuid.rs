@@ -2,7 +2,7 @@
 
 /// Parses the 16 bytes of a UUID text such as `GPU-6f5ae4c5-...`. Any prefix of up to four letters (`GPU-`, `MIG-`) or
 /// none is accepted.
-pub(crate) fn bytes(text: &str) -> Option<[u8; 16]> {
+pub fn bytes(text: &str) -> Option<[u8; 16]> {
     let digits = match text.split_once('-') {
         Some((prefix, rest)) if prefix.len() <= 4 && !prefix.is_empty() => rest,
         _ => text,
