@@ -33,7 +33,7 @@
 //!               6 generations     7 events    8 strings      9 managed ranges
 //!              10 lanes          11 their generations         12 their events
 //!              13 figures of managed memory                   14 managed blocks
-//!              15 when another allocator was sampled
+//!              15 when another allocator was sampled          16 memory outside of it
 //! ```
 //! This is format 2. Format 1 has no lanes, and is read as such. Its readers refuse format 2, because they would show its
 //! figures in part only. Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown
@@ -119,6 +119,7 @@ mod operation;
 mod options;
 #[cfg(test)]
 mod ordering_tests;
+mod outside;
 mod publisher;
 mod put;
 mod reader;
@@ -149,6 +150,7 @@ pub use managed::{
 pub use map::Process;
 pub use operation::{Operation, Published, Split};
 pub use options::Options;
+pub use outside::Outside;
 pub use publisher::Publisher;
 pub use reader::Reader;
 pub use record::{

@@ -30,7 +30,7 @@ pub struct Options {
     /// Size of the table of managed blocks (128 bytes for 2 MiB), for publishers that know where their pages are; none by
     /// default.
     pub managed_blocks: u32,
-    /// Whether the publisher samples another allocator, and says when it did.
+    /// Whether the publisher samples another allocator. It then says when it did, and what its process uses outside of that allocator.
     pub sampled: bool,
     /// The process that the channel is about, if that is not this one: its parent, say. It must be of the same pid
     /// namespace and user, or readers do not believe it. This process is the life sign, and has to end with that one.

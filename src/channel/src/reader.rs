@@ -185,6 +185,7 @@ impl Reader {
             stats: self.figures_of(index),
             contradiction: None,
             segments: Vec::new(),
+            outside: None,
         });
         let (orphans, their_bytes) = self.replica.orphans();
         let mut snapshot = Snapshot {

@@ -179,7 +179,8 @@ pub enum EventKind {
     OutOfMemory,
     /// A request was retried after memory was freed for it.
     Retry,
-    /// A mark named by `tag`, made by the program ("forward", "step 12") or by [a monitor](MONITOR).
+    /// A mark named by `tag`, made by the program ("forward", "step 12") or by [a monitor](MONITOR). A `size` above 0 is a number that
+    /// belongs to the name: that of a step, say.
     Mark,
     /// Advice on the last request that failed: the text of `tag` ("raise the budget by") followed by `size`, the least
     /// number of bytes needed (0: the text is complete).

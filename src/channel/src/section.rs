@@ -31,6 +31,7 @@ use crate::snapshot::Snapshot;
 use crate::source::Source;
 
 pub(crate) mod managed;
+pub(crate) mod outside;
 pub(crate) mod sampled;
 #[cfg(test)]
 mod tests;
@@ -143,6 +144,8 @@ sections! {
     managed_blocks: Row { kind: 14, words: managed::BLOCK_WORDS, count: |o| o.managed_blocks.min(1 << 15) as usize, read: Some(managed::read_blocks), ..OPTIONAL };
     /// One record, of publishers that sample another allocator.
     sampled: Row { kind: 15, words: sampled::WORDS, count: |o| o.sampled.into(), read: Some(sampled::read), ..OPTIONAL };
+    /// One record per device, of publishers that know what their process uses outside of the allocator.
+    outside: Row { kind: 16, words: outside::WORDS, count: |o| if o.sampled { devices(o) } else { 0 }, read: Some(outside::read), ..OPTIONAL };
     /// One record per block. It must be last, so that a slot beyond the table is beyond the end of the file.
     blocks: Row { kind: 5, words: words::BLOCK, count: blocks, ..REQUIRED };
 }

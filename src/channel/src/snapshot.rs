@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::managed::Managed;
+use crate::outside::Outside;
 use crate::record::{Block, Device, Event, Segment, StringId};
 use crate::sampled::Sampled;
 use crate::stats::{DeviceStats, LaneFigures};
@@ -121,6 +122,9 @@ pub struct DeviceMap {
     pub contradiction: Option<&'static str>,
     /// Its segments by address.
     pub segments: Vec<Arc<SegmentMap>>,
+    /// What its process uses outside of the allocator; `None` if the publisher does not say, and after a
+    /// [glance](crate::Reader::glance).
+    pub outside: Option<Outside>,
 }
 
 impl DeviceMap {

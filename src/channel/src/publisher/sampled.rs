@@ -1,7 +1,10 @@
 //! Publishes what was sampled of another allocator.
 
 use super::Publisher;
+use crate::outside::Outside;
+use crate::record::{Block, Event};
 use crate::sampled::Sampled;
+use crate::section::outside;
 use crate::section::sampled::encode;
 
 impl Publisher {
@@ -9,6 +12,26 @@ impl Publisher {
     /// [`Options::sampled`](crate::Options::sampled).
     pub fn sampled(&mut self, sampled: &Sampled) -> bool {
         self.record(|layout| layout.sampled, 0, encode(sampled))
+    }
+
+    /// Publishes what the process uses outside of the allocator on a device. Returns false if the file has no place for it.
+    pub fn outside(&mut self, device: u8, outside: &Outside) -> bool {
+        self.record(|layout| layout.outside, device.into(), outside::encode(outside))
+    }
+
+    /// Publishes an [event](Publisher::event) of an earlier time, which is heard of only now.
+    pub fn past_event(&mut self, event: &Event) {
+        let now = self.time();
+        if !self.gone() {
+            let time = event.time.min(now);
+            self.writer.event(&Event { time, ..*event });
+        }
+    }
+
+    /// Publishes a [block](Publisher::block) that entered its state at the earlier time that it has.
+    pub fn past_block(&mut self, slot: u32, block: &Block, next: Option<u32>) -> bool {
+        let time = block.time.min(self.clock.now());
+        self.writer.block(slot, time, block.state, block, next)
     }
 
     /// Returns `CLOCK_MONOTONIC` in nanoseconds, with the resolution of an [event's time](crate::Event::time).

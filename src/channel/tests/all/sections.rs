@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpumem_channel::{
     Block, BlockState, DeviceStats, Event, EventKind, ManagedBlock, ManagedFigures, ManagedRange, OpenError, Options,
-    PoolId, Preferred, Reader, Segment, Snapshot, Touched,
+    Outside, PoolId, Preferred, Reader, Segment, Snapshot, Touched,
 };
 
 use crate::common::{channel_dir, operate, options, publisher_with};
@@ -261,4 +261,63 @@ fn managed_memory_is_published_only_on_request() {
     publisher.managed_block(1, None);
     let found = reader.refresh().unwrap().managed.unwrap();
     assert!(found.ranges.is_empty() && found.blocks.is_empty());
+}
+
+/// What a publisher hears of late keeps its time, and what it knows of memory outside of the allocator has a device.
+#[test]
+fn sampled_publisher_tells_the_past_and_the_outside() {
+    let dir = channel_dir();
+    let plain = publisher_with(&options(dir.path()));
+    let mut reader = Reader::open(plain.path()).unwrap();
+    let snapshot = reader.refresh().unwrap();
+    assert_eq!((snapshot.sampled, snapshot.devices[0].outside), (None, None));
+
+    let mut publisher = publisher_with(&Options {
+        sampled: true,
+        ..options(dir.path())
+    });
+    let users = publisher.intern("NCCL");
+    let outside = Outside {
+        at_start: 518 << 20,
+        measured_at: 9,
+        users,
+    };
+    assert!(publisher.outside(0, &outside));
+    assert!(!publisher.outside(200, &outside), "the table has fewer devices");
+    let now = publisher.now();
+    for time in [now - 5, u64::MAX] {
+        publisher.past_event(&Event {
+            time,
+            ..Event::default()
+        });
+    }
+    let segment = Segment {
+        addr: 1 << 30,
+        size: 2 << 20,
+        mapped: 2 << 20,
+        ..Segment::default()
+    };
+    let block = Block {
+        addr: segment.addr,
+        size: segment.size,
+        requested: 7,
+        state: BlockState::Allocated,
+        time: now - 3,
+        ..Block::default()
+    };
+    publisher.segment_begin(0);
+    assert!(publisher.past_block(0, &block, None));
+    publisher.segment_end(0, Some((&segment, Some(0))));
+
+    let mut reader = Reader::open(publisher.path()).unwrap();
+    let snapshot = reader.refresh().unwrap();
+    let found = snapshot.devices[0].outside.unwrap();
+    assert_eq!((found, snapshot.string(found.users)), (outside, "NCCL"));
+    assert_eq!(snapshot.devices[0].blocks().next().unwrap().time, now - 3);
+    let times: Vec<u64> = reader.events().unwrap().events.iter().map(|event| event.time).collect();
+    assert_eq!(times[0], now - 5);
+    assert!(
+        times[1] >= now && times[1] <= publisher.now(),
+        "no event is of the future"
+    );
 }
