@@ -12,6 +12,8 @@ pub struct Sampled {
     pub blocks_at: u64,
     /// Why blocks that somebody wants to see are not sampled; empty if they are.
     pub skipped: StringId,
+    /// Why the events of a history that the program records are not published; empty if they are, or there is none.
+    pub events_skipped: StringId,
 }
 
 impl Sampled {

@@ -103,6 +103,20 @@ impl Nvml {
         self.slow.as_ref().is_some_and(|slow| slow.wait(limit))
     }
 
+    /// Returns how many bytes of a GPU or MIG device a process uses; `None` if the driver does not tell, or lists no such device or process.
+    /// `pid` is the process's id as the driver sees it: in a container that is another one.
+    pub fn used_by(&mut self, device: [u8; 16], pid: u32) -> Option<u64> {
+        self.read_gpus(self.calls.device_count().ok()?.min(MAX_GPUS));
+        let gpus = self.rows.iter().map(|row| &row.gpu);
+        let found = gpus.flat_map(|gpu| {
+            let parts = gpu.mig.iter().map(|part| (part.uuid_bytes(), &part.processes));
+            std::iter::once((gpu.uuid, &gpu.processes)).chain(parts)
+        });
+        let lists = found.filter(|(uuid, _)| *uuid == Some(device));
+        let mut processes = lists.filter_map(|(_, list)| list.value()).flatten();
+        processes.find(|process| process.pid == pid)?.used.value().copied()
+    }
+
     fn read_gpus(&mut self, count: u32) {
         // A GPU came or went, so any index may now mean another card.
         if count != self.listed {

@@ -50,7 +50,7 @@ def ranks(environment: Dict[str, str]) -> Dict[str, Optional[int]]:
     return found
 
 
-def hello(torch_version: str) -> Dict[str, Union[str, int, None]]:
+def hello(torch_version: str, torch_folder: str) -> Dict[str, Union[str, int, None]]:
     """Returns the first message to the publisher process."""
     environment = dict(os.environ)
     return {
@@ -61,5 +61,6 @@ def hello(torch_version: str) -> Dict[str, Union[str, int, None]]:
         "job": clean(environment.get("GPUMEM_JOB", "")),
         **ranks(environment),
         "torch": clean(torch_version),
+        "torch_folder": torch_folder,
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
     }

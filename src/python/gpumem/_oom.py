@@ -67,7 +67,7 @@ def report(reader: Reader, device: int, requested: int, total: int, free: int) -
     if pipe is None:
         return
     begin = time.monotonic()
-    stack = lines(sys._getframe(1), os.path.dirname(str(reader.torch.__file__)))
+    stack = lines(sys._getframe(1), reader.torch_folder())
     where = stack[0] if stack else ""
     message = f"tried to allocate {requested:,} bytes with {free:,} of {total:,} bytes free"
     if len(stack) > 1:
@@ -92,7 +92,8 @@ def report(reader: Reader, device: int, requested: int, total: int, free: int) -
 def expected_cost(reader: Reader) -> float:
     """Returns about how long a block map takes, in seconds."""
     blocks = sum(_torch.blocks_of(each) for each in reader.figures.values())
-    return max(reader.map_cost, blocks * PER_BLOCK_S)
+    history = reader.history.expected_cost(reader.torch, list(reader.figures.values()))
+    return max(reader.map_cost, blocks * PER_BLOCK_S + history)
 
 
 def lines(innermost: Optional[FrameType], torch_folder: str) -> List[str]:

@@ -8,9 +8,10 @@ import importlib.util
 import os
 import sys
 import threading
-from typing import Any, Callable, List, Optional, TypeVar, cast
+import time
+from typing import Any, Callable, List, Optional, TypeVar, Union, cast
 
-from . import _binary, _hook, _names, _oom, _pace, _torch
+from . import _binary, _history, _hook, _names, _oom, _pace, _torch
 from ._pipe import Gone
 from ._say import say
 from ._reader import Reader
@@ -19,6 +20,8 @@ from ._reader import Reader
 END_S = 0.2
 # The phase outside of all tags.
 OUTSIDE = "other"
+# Numbers of steps are below this.
+MAX_NUMBER = 1 << 63
 # The name under which `gpumem-tui run` loads this package, whose own name may be that of a module of the program.
 RUN_NAME = "_gpumem_run"
 
@@ -51,11 +54,13 @@ class Publisher:
         self._asked_torch: bool = before._asked_torch if before else False
         self._hooked: bool = before._hooked if before else False
         self._steps: int = before._steps if before else 0
+        self._history: Optional[int] = before._history if before else None
         self._tags: List[str] = []
 
     @never_raises
-    def start(self, quiet: bool) -> None:
+    def start(self, quiet: bool, history: Optional[int] = None) -> None:
         """Publishes from the moment on in which torch has initialised CUDA. `quiet`: says nothing if there is nothing to publish."""
+        self._history = self._history if history is None else history
         torch = _torch.imported()
         if torch is None:
             if importlib.util.find_spec("torch") is not None:
@@ -95,7 +100,10 @@ class Publisher:
             interval, complaint = _pace.interval(os.environ.get("GPUMEM_INTERVAL"))
             if complaint:
                 say(complaint)
-            self._reader = Reader(torch, [binary, "publisher"], interval)
+            entries, complaint = _history.wanted(self._history)
+            if complaint:
+                say(complaint)
+            self._reader = Reader(torch, [binary, "publisher"], interval, _history.History(entries))
             self._thread = threading.Thread(target=_run, args=(self._reader,), name="gpumem", daemon=True)
             self._thread.start()
 
@@ -106,18 +114,22 @@ class Publisher:
         thread, reader = self._thread, self._reader
         self._thread = self._reader = None
         if reader is not None:
-            reader.stopping.set()
+            reader.stop()
         if thread is not None and thread is not threading.current_thread():
             thread.join(END_S)
 
     @never_raises
     def mark(self, name: str) -> None:
+        """Marks the begin of a phase."""
+        self._send(name)
+
+    def _send(self, name: str, **more: Union[int, str]) -> None:
         """Sends a mark, without waiting. It is lost if nothing is published."""
         reader = self._reader
         pipe = reader.pipe if reader else None
         if pipe is None:
             return
-        pipe.send({"type": "mark", "name": _names.clean(str(name))})
+        pipe.send({"type": "mark", "name": _names.clean(str(name)), "at": time.time_ns() // 1000, **more})
         try:
             pipe.flush(0.0)
         except Gone:
@@ -128,20 +140,27 @@ class Publisher:
     def step(self, number: Optional[int]) -> None:
         """Marks a step."""
         self._steps = self._steps + 1 if number is None else int(number)
-        self.mark(f"step {self._steps}")
+        # The channel's table of names is small, so the number of a step is no part of its name. There, 0 is no number.
+        if 0 < self._steps < MAX_NUMBER:
+            self._send("step", number=self._steps)
+        else:
+            self._send(f"step {self._steps}")
 
     @never_raises
     def enter(self, name: str) -> None:
         """Begins a tag."""
-        self._tags.append(str(name))
-        self.mark(name)
+        self._tags.append(_names.clean(str(name)))
+        self._send(name, tag=self._tags[-1])
 
     @never_raises
     def leave(self) -> None:
         """Ends the innermost tag."""
-        if self._tags:
-            self._tags.pop()
-        self.mark(self._tags[-1] if self._tags else OUTSIDE)
+        ended = self._tags.pop() if self._tags else ""
+        around = self._tags[-1] if self._tags else ""
+        self._send(around or OUTSIDE, tag=around)
+        reader = self._reader
+        if reader is not None and reader.history.first_end(ended):
+            reader.want_map()
 
     def reader(self) -> Optional[Reader]:
         """Returns the running thread's."""

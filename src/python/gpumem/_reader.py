@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import signal
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from . import _names, _pace, _torch
+from . import _history, _names, _pace, _torch, _users
 from ._pipe import Gone, Pipe
+from ._say import say
 
 # The longest time between two looks at what the publisher says.
 LONGEST_WAIT_S = 1.0
@@ -22,21 +25,36 @@ BYE_S = 0.1
 # torch calls back shortly before its initialisation is complete.
 INITIALISING_S = 60.0
 SHORT_WAIT_S = 0.02
+MAX_MAP_BYTES = 64 << 20
 
 
 class Reader:
     """Sends what torch says, until it is stopped, torch fails or the publisher is gone."""
 
-    def __init__(self, torch: Any, command: List[str], interval: float) -> None:
+    def __init__(self, torch: Any, command: List[str], interval: float, history: _history.History) -> None:
         self.torch = torch
         self.command = command
         self.pace = _pace.Stats(interval)
+        self.history = history
         self.pipe: Optional[Pipe] = None
-        self.stopping = threading.Event()
         self.figures: Dict[int, _torch.Stats] = {}
         self.map_cost = 0.0
+        self._wake = threading.Event()
+        self._stopping = False
         self._readings = 0
         self._watched = False
+        self._map_wanted = False
+        self._users = ""
+
+    def stop(self) -> None:
+        """Has the thread end soon. Any thread may call."""
+        self._stopping = True
+        self._wake.set()
+
+    def want_map(self) -> None:
+        """Has the thread take a map at once, although nobody looks. Any thread may call."""
+        self._map_wanted = True
+        self._wake.set()
 
     def run(self) -> None:
         """Runs until the end, with CUDA initialised. Raises what ended it, unless that is `stopping`."""
@@ -44,7 +62,10 @@ class Reader:
         # The program's signals are for its own threads. The publisher must not inherit this mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            pipe.send(_names.hello(str(self.torch.__version__)))
+            pipe.send(_names.hello(str(self.torch.__version__), self.torch_folder()))
+            why = self.history.begin(self.torch)
+            if why is not None:
+                say(why)
             self._loop(pipe)
             pipe.send({"type": "bye"})
             pipe.flush(BYE_S)
@@ -56,24 +77,31 @@ class Reader:
         """Waits until torch's initialisation is complete. False: it fails, or the thread is to end."""
         until = time.monotonic() + INITIALISING_S
         while not _torch.initialised(self.torch):
-            if time.monotonic() > until or self.stopping.wait(SHORT_WAIT_S):
+            if time.monotonic() > until or self._stopping:
                 return False
-        return not self.stopping.is_set()
+            self._wake.wait(SHORT_WAIT_S)
+        return not self._stopping
+
+    def torch_folder(self) -> str:
+        """Returns the folder of torch's Python files."""
+        return os.path.dirname(str(self.torch.__file__))
 
     def _loop(self, pipe: Pipe) -> None:
         next_stats = next_map = time.monotonic()
-        while not self.stopping.is_set():
+        while not self._stopping:
+            self._wake.clear()
             self._listen(pipe)
             if time.monotonic() >= next_stats:
                 cost = self._timed(self.send_stats, pipe)
                 next_stats = time.monotonic() + self.pace.after(cost)
-            if self._watched and time.monotonic() >= next_map:
+            if self._map_wanted or (self._watched and time.monotonic() >= next_map):
+                self._map_wanted = False
                 self.map_cost = self._timed(self.send_map, pipe)
                 next_map = time.monotonic() + _pace.block_map(self.map_cost)
             if not pipe.flush(PATIENCE_S):
                 raise Gone("the publisher process does not read")
             until = min(next_stats, next_map) if self._watched else next_stats
-            self.stopping.wait(min(max(until - time.monotonic(), 0.0), LONGEST_WAIT_S))
+            self._wake.wait(min(max(until - time.monotonic(), 0.0), LONGEST_WAIT_S))
 
     @staticmethod
     def _timed(function: Callable[[Pipe], None], pipe: Pipe) -> float:
@@ -101,12 +129,20 @@ class Reader:
                 pipe.send(_torch.describe(self.torch, device))
             self.figures[device] = figures
             pipe.send({"type": "stats", "device": device, "stats": figures})
+        users = _users.names(self.torch, self.history.graph_pools)
+        if users != self._users:
+            self._users = users
+            pipe.send({"type": "users", "names": users})
 
     def send_map(self, pipe: Pipe) -> None:
         """Sends the block map of all devices, or why there is none."""
         try:
-            pipe.send({"type": "map"}, _torch.block_map(self.torch, list(self.figures.values())))
-        except _torch.Skipped as why:
+            found, why_no_events = self.history.block_map(self.torch, list(self.figures.values()))
+            pickled = pickle.dumps(found, protocol=4)
+            if len(pickled) > MAX_MAP_BYTES:
+                raise _history.Skipped(f"the block map would be {len(pickled) >> 20} MiB")
+            pipe.send({"type": "map", "events_skipped": why_no_events}, pickled)
+        except _history.Skipped as why:
             pipe.send({"type": "map_skipped", "reason": str(why)})
         except RuntimeError as error:
             # The allocator "cudaMallocAsync" has no blocks to show.

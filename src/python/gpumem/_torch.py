@@ -6,28 +6,17 @@ is not used, because it may open a context (about 500 MiB).
 
 from __future__ import annotations
 
-import inspect
 import os
-import pickle
 import sys
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import _uuid
 
-# Above this many blocks a snapshot would hold the GIL for more than 0.1 s (measured: 6 ms for 10,000).
-MAX_BLOCKS = 200_000
-# A snapshot with traces copies them all (measured: 0.7 s for 100,000).
-MAX_TRACE_ENTRIES = 10_000
-MAX_MAP_BYTES = 64 << 20
 # Device files of NVIDIA's driver: Linux, WSL, Jetson.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvmap")
 
 Stats = Dict[str, int]
 Attach = Callable[[Callable[[int, int, int, int], None]], None]
-
-
-class Skipped(Exception):
-    """A block map is not taken, for this reason."""
 
 
 def imported() -> Optional[Any]:
@@ -86,33 +75,6 @@ def _limit(torch: Any, device: int, total: int) -> Optional[int]:
     return int(total * fraction) if 0 < fraction < 1 else None
 
 
-def block_map(torch: Any, figures: List[Stats]) -> bytes:
-    """Returns the pickled block map of all devices, whose stats are `figures`. Raises Skipped if taking it would be too slow.
-
-    The allocator notes each snapshot in its history, where the program records one.
-    """
-    arguments = check_map(torch, figures)
-    segments = torch.cuda.memory_snapshot(**arguments)
-    pickled = pickle.dumps({"segments": segments, "device_traces": []}, protocol=4)
-    if len(pickled) > MAX_MAP_BYTES:
-        raise Skipped(f"the block map would be {len(pickled) >> 20} MiB")
-    return pickled
-
-
-def check_map(torch: Any, figures: List[Stats]) -> Dict[str, bool]:
-    """Returns the arguments for torch.cuda.memory_snapshot(). Raises Skipped if that would be too slow."""
-    blocks = sum(blocks_of(each) for each in figures)
-    if blocks > MAX_BLOCKS:
-        raise Skipped(f"there are {blocks:,} blocks; a map is taken of at most {MAX_BLOCKS:,}")
-    # torch 2.11 and newer.
-    if "include_traces" in inspect.signature(torch.cuda.memory_snapshot).parameters:
-        return {"include_traces": False}
-    entries = sum(trace_entries_at_most(each) for each in figures)
-    if history_is_on(torch) and entries > MAX_TRACE_ENTRIES:
-        raise Skipped(f"history is on, with up to {entries:,} entries, which a snapshot would copy")
-    return {}
-
-
 def blocks_of(figures: Stats) -> int:
     """Returns about how many blocks a snapshot has: those in use, and those that are free beside one."""
     return figures.get("active.all.current", 0) + figures.get("inactive_split.all.current", 0)
@@ -123,12 +85,6 @@ def trace_entries_at_most(figures: Stats) -> int:
     taken, freed = (figures.get(f"allocation.all.{kind}", 0) for kind in ("allocated", "freed"))
     segments = sum(figures.get(f"segment.all.{kind}", 0) for kind in ("allocated", "freed"))
     return taken + 2 * freed + segments
-
-
-def history_is_on(torch: Any) -> bool:
-    """Checks whether the program records a history of allocations."""
-    ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)
-    return bool(ask()) if ask else False
 
 
 def attach_to_oom(torch: Any) -> Optional[Attach]:

@@ -99,6 +99,8 @@ class Case(unittest.TestCase):
         return self.run_program(text, [BOOTSTRAP, *path, STANDIN], begin=BEGIN, **more)
 
     def run_command(self, command, path, **more):
+        for file in os.listdir(self.records):
+            os.remove(os.path.join(self.records, file))
         ran = subprocess.run(
             command,
             env=self.environment(path, **more),

@@ -77,44 +77,5 @@ print(time.monotonic() - begin < 1)
         self.assertIn("hold up the failing thread", ran.messages[at + 2]["reason"])
 
 
-class History(Case):
-    def watched(self, **more):
-        ran = self.run_program(start("import torch; torch.empty(1); wait_for('stats', 2)"), RECORDER="watch", **more)
-        self.assert_well(ran)
-        return ran
-
-    def test_long_history_is_not_copied(self):
-        ran = self.watched(STANDIN_TORCH="2.6", STANDIN_HISTORY="1", STANDIN_BLOCKS="30000")
-        self.assertEqual(ran.of("map"), [])
-        reason = ran.of("map_skipped")[0]["reason"]
-        self.assertEqual(reason, "history is on, with up to 18,000 entries, which a snapshot would copy")
-
-    def test_short_history_is(self):
-        ran = self.watched(STANDIN_TORCH="2.6", STANDIN_HISTORY="1")
-        self.assertGreater(len(ran.of("map")), 0)
-
-    def test_newer_versions_leave_it_out(self):
-        ran = self.watched(STANDIN_HISTORY="1", STANDIN_BLOCKS="30000")
-        self.assertGreater(len(ran.of("map")), 0)
-
-    def test_too_many_blocks(self):
-        ran = self.watched(STANDIN_BLOCKS="300000")
-        self.assertEqual(ran.of("map"), [])
-        self.assertIn("at most 200,000", ran.of("map_skipped")[0]["reason"])
-
-    def test_allocator_without_a_map(self):
-        text = """
-            import torch
-            def fails(include_traces=True): raise RuntimeError("cudaMallocAsync does not yet support snapshot")
-            torch.cuda.memory_snapshot = fails
-            torch.empty(1)
-            wait_for("map_skipped")
-            wait_for("stats", 2)
-            """
-        ran = self.run_program(start(text), RECORDER="watch")
-        self.assert_well(ran)
-        self.assertIn("cudaMallocAsync does not yet", ran.of("map_skipped")[0]["reason"])
-
-
 if __name__ == "__main__":
     unittest.main()

@@ -1,9 +1,10 @@
 """What is published, and when."""
 
 import json
+import os
 import unittest
 
-from support import PYTHON, START, Case, start
+from support import PYTHON, STANDIN, START, Case, start
 
 
 class Publish(Case):
@@ -43,6 +44,7 @@ class Publish(Case):
                 "local_rank": None,
                 "world_size": None,
                 "torch": "2.11.0+cu130",
+                "torch_folder": os.path.join(STANDIN, "torch"),
                 "python": version,
             },
         )
@@ -92,7 +94,7 @@ class Publish(Case):
             """)
         )
         self.assert_well(ran)
-        names = [message["name"] for message in ran.of("mark")]
+        names = [" ".join(str(mark[key]) for key in ("name", "number") if key in mark) for mark in ran.of("mark")]
         self.assertEqual(
             names, ["load", "step 1", "step 2", "step 40", "step 41", "forward", "attention", "forward", "other"]
         )

@@ -47,7 +47,7 @@ class Run(Case):
                 self.setUp()
                 ran = self.run_unprepared(order + "gpumem.publish(); gpumem.step(); wait_for('stats', 2)", [PYTHON])
                 self.assert_well(ran)
-                self.assertEqual([message["name"] for message in ran.of("mark")], ["step 1"])
+                self.assertEqual([(mark["name"], mark["number"]) for mark in ran.of("mark")], [("step", 1)])
 
     def test_module_of_that_name_is_the_programs(self):
         self.put("gpumem.py", "mine = 1")

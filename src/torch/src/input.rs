@@ -14,8 +14,8 @@ const MAX_MAP: u64 = 512 << 20;
 pub(crate) enum Input {
     /// A message.
     Message(Message),
-    /// The pickle of a map.
-    Map(Vec<u8>),
+    /// The pickle of a map, and why it lacks a history.
+    Map(Vec<u8>, String),
 }
 
 /// Reads the next message; `None` at the end of input. A message of an unknown kind is skipped.
@@ -33,12 +33,12 @@ pub(crate) fn next(input: &mut dyn BufRead) -> io::Result<Option<Input>> {
             return Err(invalid("a line is too long, or was cut off"));
         }
         match serde_json::from_slice(&line) {
-            Ok(Message::Map { bytes }) if bytes <= MAX_MAP => {
+            Ok(Message::Map { bytes, events_skipped }) if bytes <= MAX_MAP => {
                 let mut map = Vec::new();
                 // What is not there takes no memory, whatever the message says.
                 let read = input.take(bytes).read_to_end(&mut map)?;
                 return match read as u64 == bytes {
-                    true => Ok(Some(Input::Map(map))),
+                    true => Ok(Some(Input::Map(map, events_skipped))),
                     false => Ok(None),
                 };
             }
@@ -67,7 +67,7 @@ mod tests {
             match next(&mut input) {
                 Ok(None) => return (found, None),
                 Err(error) => return (found, Some(error.kind())),
-                Ok(Some(Input::Map(map))) => found.push(format!("map of {}", map.len())),
+                Ok(Some(Input::Map(map, _))) => found.push(format!("map of {}", map.len())),
                 Ok(Some(Input::Message(message))) => found.push(format!("{message:?}")),
             }
         }

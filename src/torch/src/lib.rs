@@ -15,14 +15,18 @@
 //!
 //! Whatever comes in is bounded, and taken as data: pickles are read by [`gpumem_snapshot`], which runs nothing.
 
+mod history;
 mod input;
+mod line;
 mod map;
 mod message;
+mod outside;
 mod parent;
 mod publish;
 mod run;
 mod slots;
 mod stats;
+mod tags;
 
 pub use message::{Answer, Message};
-pub use run::run;
+pub use run::{Measure, run};

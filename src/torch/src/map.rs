@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use gpumem_channel::{Block, BlockState, Event, EventKind, PoolId, Publisher, Segment, SegmentKind, StringId};
 use gpumem_snapshot as snapshot;
 
+use crate::history::History;
 use crate::slots::Slots;
 
 /// The segments that are published.
@@ -26,9 +27,15 @@ struct Shown {
 }
 
 impl Map {
-    /// Publishes the segments of a snapshot in place of those before. `tell` says whether those before were the last ones, so that what is new
-    /// or gone since is an event.
-    pub(crate) fn show(&mut self, publisher: &mut Publisher, snapshot: &snapshot::Snapshot, tell: bool) {
+    /// Publishes the segments of a snapshot in place of those before, with what `history` knows of their blocks. `tell` says whether what is
+    /// new or gone is an event: those before were the last ones, and no history tells.
+    pub(crate) fn show(
+        &mut self,
+        publisher: &mut Publisher,
+        snapshot: &snapshot::Snapshot,
+        history: &History,
+        tell: bool,
+    ) {
         let mut found = HashMap::with_capacity(snapshot.segments.len());
         for segment in &snapshot.segments {
             if let Ok(device) = u8::try_from(segment.device)
@@ -50,7 +57,7 @@ impl Map {
         keys.sort_unstable();
         for key in keys {
             let pool_name = pool_name(publisher, found[&key].segment_pool_id);
-            self.put(publisher, key, found[&key], pool_name, tell);
+            self.put(publisher, (key, found[&key]), pool_name, history, tell);
         }
         let (blocks, bytes) = self.untracked(publisher);
         publisher.untracked(blocks, bytes);
@@ -68,9 +75,9 @@ impl Map {
     fn put(
         &mut self,
         publisher: &mut Publisher,
-        key: (u8, u64),
-        found: &snapshot::Segment,
+        (key, found): ((u8, u64), &snapshot::Segment),
         pool_name: StringId,
+        history: &History,
         tell: bool,
     ) {
         let (device, addr) = key;
@@ -97,10 +104,12 @@ impl Map {
             tag: StringId(0),
             pool_name,
         };
+        let before = old.as_ref().map_or(&[][..], |old| &old.blocks);
+        let now = publisher.now();
         let blocks: Vec<Block> = found
             .blocks
             .iter()
-            .map(|block| of_snapshot(block, &segment, slot))
+            .map(|block| since(of_snapshot(block, &segment, slot, history), before, now))
             .collect();
         let same = |old: &Shown| old.segment == segment && old.blocks.iter().map(|(_, block)| block).eq(&blocks);
         if let Some(old) = old {
@@ -136,7 +145,7 @@ impl Map {
             publisher.clear_block(*old);
         }
         for (n, block) in blocks.iter().enumerate() {
-            publisher.block(slots[n], block, slots.get(n + 1).copied());
+            publisher.past_block(slots[n], block, slots.get(n + 1).copied());
         }
         publisher.segment_end(slot, Some((&segment, slots.first().copied())));
         let blocks = slots.into_iter().zip(blocks).collect();
@@ -188,11 +197,30 @@ fn event(kind: EventKind, segment: &Segment) -> Event {
     }
 }
 
-fn of_snapshot(block: &snapshot::Block, segment: &Segment, slot: u32) -> Block {
+/// Returns a block with the time since when it is in its state: as long as it was seen to be, if its own time is not known. `before` are the
+/// blocks that its segment had, by address.
+fn since(block: Block, before: &[(u32, Block)], now: u64) -> Block {
+    if block.time > 0 {
+        return block;
+    }
+    let at = before.binary_search_by_key(&block.addr, |(_, old)| old.addr).ok();
+    let old = at.and_then(|at| before.get(at)).map(|(_, old)| old);
+    let same = old.filter(|old| Block { time: 0, ..**old } == block);
+    Block {
+        time: same.map_or(now, |old| old.time),
+        ..block
+    }
+}
+
+fn of_snapshot(block: &snapshot::Block, segment: &Segment, slot: u32, history: &History) -> Block {
     let state = match block.state {
         snapshot::BlockState::ActiveAllocated => BlockState::Allocated,
         snapshot::BlockState::ActivePendingFree => BlockState::PendingFree,
         snapshot::BlockState::Inactive | snapshot::BlockState::Other(_) => BlockState::Free,
+    };
+    let known = match block.state.active() {
+        true => history.of(segment.device, block),
+        false => Default::default(),
     };
     Block {
         addr: block.address,
@@ -203,7 +231,7 @@ fn of_snapshot(block: &snapshot::Block, segment: &Segment, slot: u32) -> Block {
         device: segment.device,
         pool: segment.pool,
         segment: slot,
-        tag: StringId(0),
-        time: 0,
+        tag: known.tag,
+        time: known.time,
     }
 }

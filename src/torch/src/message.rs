@@ -20,10 +20,13 @@ pub enum Message {
         /// Figures by name.
         stats: HashMap<String, i64>,
     },
-    /// A pickle of `{"segments": torch.cuda.memory_snapshot(), "device_traces": []}` follows.
+    /// A pickle of `torch.cuda.memory._snapshot()` follows, or of its segments only.
     Map {
         /// Its bytes.
         bytes: u64,
+        /// Why it lacks a history that the program records; empty if it has it, or there is none.
+        #[serde(default)]
+        events_skipped: String,
     },
     /// A map was wanted and is not sent.
     MapSkipped {
@@ -31,9 +34,11 @@ pub enum Message {
         reason: String,
     },
     /// A mark on the timeline.
-    Mark {
-        /// Its name.
-        name: String,
+    Mark(Mark),
+    /// Libraries and features that take memory outside of PyTorch's allocator.
+    Users {
+        /// Their names, in a list for people.
+        names: String,
     },
     /// A request failed.
     Oom(Oom),
@@ -53,6 +58,22 @@ pub struct Hello {
     pub program: String,
     /// Label of the job; empty if there is none.
     pub job: String,
+    /// The folder of PyTorch's Python files.
+    pub torch_folder: String,
+}
+
+/// A mark on the timeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Mark {
+    /// Its name.
+    pub name: String,
+    /// A number that belongs to the name: that of a step, say.
+    pub number: Option<u64>,
+    /// The tag that begins with it; empty if one ends. `None`: it is about no tag.
+    pub tag: Option<String>,
+    /// Microseconds since 1970.
+    pub at: u64,
 }
 
 /// A device as PyTorch describes it.
@@ -112,10 +133,22 @@ mod tests {
                 version: 1,
                 pid: 7,
                 program: "train.py".into(),
-                job: String::new()
+                job: String::new(),
+                torch_folder: String::new(),
             })
         );
-        assert_eq!(read(r#"{"type":"map","bytes":12}"#), Message::Map { bytes: 12 });
+        let map = |bytes, why: &str| Message::Map {
+            bytes,
+            events_skipped: why.into(),
+        };
+        assert_eq!(read(r#"{"type":"map","bytes":12}"#), map(12, ""));
+        assert_eq!(read(r#"{"type":"map","bytes":1,"events_skipped":"many"}"#), map(1, "many"));
+        let mark = Mark {
+            name: "step".into(),
+            number: Some(4),
+            ..Mark::default()
+        };
+        assert_eq!(read(r#"{"type":"mark","name":"step","number":4}"#), Message::Mark(mark));
         assert_eq!(read(r#"{"type":"bye"}"#), Message::Bye);
         let Message::Stats { device, stats } = read(r#"{"type":"stats","device":1,"stats":{"num_ooms":3}}"#) else {
             unreachable!("it is one")

@@ -1,14 +1,19 @@
 //! The channel of a PyTorch process.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use gpumem_channel::{self as channel, DeviceKind, Event, EventKind, Options, Publisher, Sampled, StringId, Touched};
 use gpumem_snapshot::Snapshot;
 use gpumem_text::{clean, uuid};
 
+use crate::history::History;
 use crate::map::Map;
-use crate::message::{Device, Hello, Oom};
+use crate::message::{Device, Hello, Mark, Oom};
+use crate::outside::Measuring;
+use crate::run::Measure;
 use crate::stats::device_stats;
+use crate::tags::Tags;
 
 /// How long after somebody last asked for blocks they are still wanted. Viewers ask with each of their samples, once a second by default.
 const WANTED: Duration = Duration::from_secs(4);
@@ -17,14 +22,28 @@ const WANTED: Duration = Duration::from_secs(4);
 #[derive(Debug)]
 pub(crate) struct Publishing {
     publisher: Publisher,
-    /// Which devices were described, by PyTorch's numbers.
-    devices: Vec<bool>,
+    pid: u32,
+    /// The devices that were described, by PyTorch's numbers.
+    devices: BTreeMap<u8, Described>,
+    /// Who takes memory outside of PyTorch's allocator.
+    users: StringId,
     map: Map,
+    history: History,
+    tags: Tags,
+    /// The folder of PyTorch's Python files.
+    torch_folder: String,
     sampled: Sampled,
     /// Whether the published map is of the moment of a failed request, and so is kept.
     of_failure: bool,
     /// The file's access time, and when it was seen to change.
     wanted: (Option<u64>, Option<Instant>),
+}
+
+/// A device that was described.
+#[derive(Debug)]
+struct Described {
+    uuid: [u8; 16],
+    measuring: Measuring,
 }
 
 impl Publishing {
@@ -49,8 +68,13 @@ impl Publishing {
         let seen = publisher.wanted_at();
         Ok(Publishing {
             publisher,
-            devices: Vec::new(),
+            pid,
+            devices: BTreeMap::new(),
+            users: StringId(0),
             map: Map::default(),
+            history: History::default(),
+            tags: Tags::default(),
+            torch_folder: hello.torch_folder.clone(),
             sampled: Sampled::default(),
             of_failure: false,
             wanted: (seen, None),
@@ -59,8 +83,9 @@ impl Publishing {
 
     /// Describes a device.
     pub(crate) fn device(&mut self, device: &Device) {
+        let uuid = uuid::bytes(&device.uuid).unwrap_or_default();
         let described = channel::Device {
-            uuid: uuid::bytes(&device.uuid).unwrap_or_default(),
+            uuid,
             kind: DeviceKind::Cuda,
             ordinal: device.index.into(),
             total: device.total,
@@ -69,28 +94,47 @@ impl Publishing {
             name: clean(&device.name),
         };
         self.publisher.set_device(device.index, &described);
-        let index = usize::from(device.index);
-        self.devices.resize(self.devices.len().max(index + 1), false);
-        self.devices[index] = true;
-    }
-
-    /// Publishes a device's figures. Those of a device that was not described are dropped.
-    pub(crate) fn stats(&mut self, device: u8, stats: &std::collections::HashMap<String, i64>) {
-        if self.devices.get(usize::from(device)) == Some(&true) {
-            self.publisher.stats(device, &device_stats(stats), Touched::ALL);
-            self.sampled.figures_at = self.publisher.now();
-            self.publisher.sampled(&self.sampled);
+        let described = self.devices.entry(device.index).or_insert_with(|| Described {
+            uuid,
+            measuring: Measuring::default(),
+        });
+        if self.users != StringId(0) {
+            self.publisher.outside(device.index, &described.measuring.known(self.users));
         }
     }
 
-    /// Publishes a map.
-    pub(crate) fn map(&mut self, pickle: &[u8]) {
+    /// Publishes a device's figures. Those of a device that was not described are dropped.
+    pub(crate) fn stats(&mut self, device: u8, stats: &HashMap<String, i64>, measure: Measure<'_>) {
+        let Some(described) = self.devices.get_mut(&device) else { return };
+        self.publisher.stats(device, &device_stats(stats), Touched::ALL);
+        self.sampled.figures_at = self.publisher.now();
+        self.publisher.sampled(&self.sampled);
+        let process = (described.uuid, self.pid);
+        if described.measuring.take(stats, process, &mut self.publisher, measure) {
+            self.publisher.outside(device, &described.measuring.known(self.users));
+        }
+    }
+
+    /// Publishes who takes memory outside of PyTorch's allocator.
+    pub(crate) fn users(&mut self, names: &str) {
+        self.users = self.publisher.intern(&clean(names));
+        for (device, described) in &mut self.devices {
+            self.publisher.outside(*device, &described.measuring.known(self.users));
+        }
+    }
+
+    /// Publishes a map, and why it lacks a history.
+    pub(crate) fn map(&mut self, pickle: &[u8], events_skipped: &str) {
         match Snapshot::from_bytes(pickle) {
             Ok(snapshot) => {
-                let continues = self.sampled.blocks_at > 0 && !self.of_failure;
-                self.map.show(&mut self.publisher, &snapshot, continues);
+                let publisher = &mut self.publisher;
+                self.history.take(publisher, &snapshot, &self.tags, &self.torch_folder);
+                let told = snapshot.device_traces.iter().any(|trace| !trace.is_empty());
+                let continues = self.sampled.blocks_at > 0 && !self.of_failure && !told;
+                self.map.show(publisher, &snapshot, &self.history, continues);
                 self.sampled.blocks_at = self.publisher.now();
                 self.sampled.skipped = StringId(0);
+                self.sampled.events_skipped = self.publisher.intern(&clean(events_skipped));
                 self.publisher.sampled(&self.sampled);
                 self.of_failure = false;
             }
@@ -106,10 +150,15 @@ impl Publishing {
     }
 
     /// Publishes a mark.
-    pub(crate) fn mark(&mut self, name: &str) {
-        let tag = self.publisher.intern_mark(&clean(name));
+    pub(crate) fn mark(&mut self, mark: &Mark) {
+        if let Some(tag) = &mark.tag {
+            let tag = self.publisher.intern_mark(&clean(tag));
+            self.tags.begin(mark.at, tag);
+        }
+        let tag = self.publisher.intern_mark(&clean(&mark.name));
         self.publisher.event(&Event {
             kind: EventKind::Mark,
+            size: mark.number.unwrap_or(0),
             tag,
             ..Event::default()
         });

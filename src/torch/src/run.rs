@@ -14,8 +14,12 @@ const TICK: Duration = Duration::from_millis(250);
 /// Messages that wait: the PyTorch process would rather lose some than wait for long.
 const WAITING: usize = 4;
 
-/// Publishes what comes from `input`, until it ends or the PyTorch process is gone. Answers go to `output`.
-pub fn run(input: impl BufRead + Send + 'static, output: &mut dyn Write) {
+/// Tells how many bytes of the device with a UUID a process uses, as the driver counts them; `None` if the driver does not tell.
+pub type Measure<'a> = &'a dyn Fn([u8; 16], u32) -> Option<u64>;
+
+/// Publishes what comes from `input`, until it ends or the PyTorch process is gone. Answers go to `output`. `measure` is called a few times
+/// for each device.
+pub fn run(input: impl BufRead + Send + 'static, output: &mut dyn Write, measure: Measure<'_>) {
     let parent = Parent::of_this_process();
     let (sender, messages) = sync_channel(WAITING);
     let mut input = input;
@@ -32,6 +36,7 @@ pub fn run(input: impl BufRead + Send + 'static, output: &mut dyn Write) {
         after_failure: false,
         watched: false,
         output,
+        measure,
     };
     let mut due = Instant::now() + TICK;
     let closed = loop {
@@ -64,6 +69,7 @@ struct Session<'a> {
     /// What was said last.
     watched: bool,
     output: &'a mut dyn Write,
+    measure: Measure<'a>,
 }
 
 impl Session<'_> {
@@ -87,20 +93,21 @@ impl Session<'_> {
         }
         let Some(publishing) = &mut self.publishing else { return };
         match input {
-            Input::Map(pickle) => {
-                publishing.map(&pickle);
+            Input::Map(pickle, events_skipped) => {
+                publishing.map(&pickle, &events_skipped);
                 if std::mem::take(&mut self.after_failure) {
                     publishing.keep_map();
                 }
             }
             Input::Message(message) => match message {
                 Message::Device(device) => publishing.device(&device),
-                Message::Stats { device, stats } => publishing.stats(device, &stats),
+                Message::Stats { device, stats } => publishing.stats(device, &stats, self.measure),
                 Message::MapSkipped { reason } => {
                     publishing.skip(&reason);
                     self.after_failure = false;
                 }
-                Message::Mark { name } => publishing.mark(&name),
+                Message::Mark(mark) => publishing.mark(&mark),
+                Message::Users { names } => publishing.users(&names),
                 Message::Oom(oom) => {
                     publishing.oom(&oom);
                     self.after_failure = true;

@@ -63,7 +63,7 @@ fn command() -> u8 {
         Some(Command::Run(run)) => run_program(&run.command),
         Some(Command::UvmHelper) => hold_trackers(),
         Some(Command::Publisher) => {
-            gpumem_torch::run(io::BufReader::new(io::stdin()), &mut io::stdout());
+            gpumem_torch::run(io::BufReader::new(io::stdin()), &mut io::stdout(), &used_by);
             0
         }
         Some(Command::Bench(bench)) => gpumem_demo::bench::main(&bench),
@@ -400,4 +400,10 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&narrow), words(&whole));
     }
+}
+
+/// Returns the bytes of a device that a process uses, as NVML counts them. NVML is loaded for this one question: a publisher asks a few times
+/// at its start and then runs for as long as its program.
+fn used_by(device: [u8; 16], pid: u32) -> Option<u64> {
+    gpumem_probe::Nvml::load(None).ok()?.used_by(device, pid)
 }

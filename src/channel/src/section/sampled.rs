@@ -15,7 +15,7 @@ pub(crate) fn encode(sampled: &Sampled) -> [u64; WORDS - 1] {
         sampled.figures_at,
         sampled.blocks_at,
         u64::from(sampled.skipped.0),
-        0,
+        u64::from(sampled.events_skipped.0),
         0,
         0,
         0,
@@ -27,6 +27,7 @@ fn decode(w: &[u64; WORDS - 1]) -> Sampled {
         figures_at: w[0],
         blocks_at: w[1],
         skipped: StringId(w[2] as u32),
+        events_skipped: StringId(w[3] as u32),
     }
 }
 
@@ -57,8 +58,9 @@ mod tests {
             figures_at: 5,
             blocks_at: 6,
             skipped: StringId(7),
+            events_skipped: StringId(8),
         };
-        assert_eq!(encode(&sampled), [5, 6, 7, 0, 0, 0, 0]);
+        assert_eq!(encode(&sampled), [5, 6, 7, 8, 0, 0, 0]);
         assert_eq!(decode(&encode(&sampled)), sampled);
     }
 }

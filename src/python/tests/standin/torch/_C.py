@@ -13,4 +13,6 @@ def _cuda_attach_out_of_memory_observer(observer):
 
 
 def _cuda_isHistoryEnabled():
-    return os.environ.get("STANDIN_HISTORY") == "1"
+    from . import cuda
+
+    return cuda.memory.recording

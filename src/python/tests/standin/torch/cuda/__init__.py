@@ -81,3 +81,6 @@ else:
     def memory_snapshot(mempool_id=None, include_traces=True):
         assert not include_traces, "this would copy the history"
         return _recorded.segments()
+
+
+from . import memory  # noqa: E402
