@@ -79,7 +79,11 @@ impl Clocks {
 impl History {
     /// Publishes the events since the last snapshot, and learns of blocks.
     pub(crate) fn take(&mut self, publisher: &mut Publisher, snapshot: &snapshot::Snapshot, tags: &Tags, torch: &str) {
-        let mut stacks = snapshot.segments.iter().flat_map(|segment| &segment.blocks).map(|block| block.frames);
+        let mut stacks = snapshot
+            .segments
+            .iter()
+            .flat_map(|segment| &segment.blocks)
+            .map(|block| block.frames);
         if stacks.all(|stack| stack == StackId::EMPTY) && snapshot.device_traces.iter().all(Vec::is_empty) {
             // There is no history.
             self.devices.clear();
@@ -89,7 +93,9 @@ impl History {
         let mut lines = Lines::new(snapshot, torch);
         let mut active: HashMap<u8, HashMap<u64, Active>> = HashMap::new();
         for segment in &snapshot.segments {
-            let Ok(device) = u8::try_from(segment.device) else { continue };
+            let Ok(device) = u8::try_from(segment.device) else {
+                continue;
+            };
             let of_device = active.entry(device).or_default();
             for block in segment.blocks.iter().filter(|block| block.state.active()) {
                 let line = intern_line(publisher, &mut lines, block.frames);
@@ -100,10 +106,14 @@ impl History {
         self.devices.retain(|device, _| active.contains_key(device));
         for (device, active) in &active {
             let past = self.devices.entry(*device).or_default();
-            let trace = snapshot.device_traces.get(usize::from(*device)).map_or(&[][..], Vec::as_slice);
+            let trace = snapshot
+                .device_traces
+                .get(usize::from(*device))
+                .map_or(&[][..], Vec::as_slice);
             let new = past.find_new(trace);
             if new.is_none() {
-                past.known.retain(|addr, known| active.get(addr).is_some_and(|block| known.is_still(block)));
+                past.known
+                    .retain(|addr, known| active.get(addr).is_some_and(|block| known.is_still(block)));
             }
             for entry in &trace[new.unwrap_or(0)..] {
                 past.follow(publisher, *device, entry, clocks, tags, &mut lines);
@@ -123,7 +133,10 @@ impl History {
 
     /// Returns what is known of an active block.
     pub(crate) fn of(&self, device: u8, block: &snapshot::Block) -> Known {
-        let known = self.devices.get(&device).and_then(|past| past.known.get(&block.address));
+        let known = self
+            .devices
+            .get(&device)
+            .and_then(|past| past.known.get(&block.address));
         known.copied().unwrap_or_default()
     }
 }
@@ -148,7 +161,9 @@ impl Past {
         let time = clocks.monotonic(entry.time_us);
         let tag = match kind {
             EventKind::Alloc => {
-                let line = entry.frames.map_or(StringId(0), |stack| intern_line(publisher, lines, stack));
+                let line = entry
+                    .frames
+                    .map_or(StringId(0), |stack| intern_line(publisher, lines, stack));
                 let tag = tags.at(entry.time_us);
                 let tag = if tag == StringId(0) { line } else { tag };
                 let known = Known {
@@ -170,7 +185,11 @@ impl Past {
             kind,
             time,
             device,
-            pool: if entry.size <= small { PoolId::SMALL } else { PoolId::LARGE },
+            pool: if entry.size <= small {
+                PoolId::SMALL
+            } else {
+                PoolId::LARGE
+            },
             addr: entry.addr,
             size: entry.size,
             requested: if of_block { entry.size } else { 0 },

@@ -76,14 +76,23 @@ mod tests {
         };
         let cpp = ("c10::malloc", "CUDACachingAllocator.cpp", 0);
         let inner = ("forward", "/site/torch/nn/linear.py", 9);
-        let deep = stack(&[cpp, inner, ("step", "/home/ana/train.py", 41), ("main", "/home/ana/main.py", 7)]);
+        let deep = stack(&[
+            cpp,
+            inner,
+            ("step", "/home/ana/train.py", 41),
+            ("main", "/home/ana/main.py", 7),
+        ]);
         let beside = stack(&[("f", "/site/torchvision/a.py", 3)]);
         let only_torch = stack(&[cpp, inner, ("g", "??", 4), ("h", "/a.py", -1)]);
         let cell = stack(&[("<module>", "<ipython-input-3-5c0>", 2)]);
         let hostile = stack(&[("a\u{1b}[31m", "/x/\u{202e}y.py", 1)]);
         let mut lines = Lines::new(&snapshot, "/site/torch");
         assert_eq!(lines.of(deep), Some("train.py:41 in step"));
-        assert_eq!(lines.of(beside), Some("a.py:3 in f"), "only the folder itself is PyTorch's");
+        assert_eq!(
+            lines.of(beside),
+            Some("a.py:3 in f"),
+            "only the folder itself is PyTorch's"
+        );
         assert_eq!(lines.of(only_torch), None);
         assert_eq!(lines.of(cell), Some("<ipython-input-3-5c0>:2 in <module>"));
         assert_eq!(lines.of(StackId::EMPTY), None);

@@ -142,7 +142,10 @@ mod tests {
             events_skipped: why.into(),
         };
         assert_eq!(read(r#"{"type":"map","bytes":12}"#), map(12, ""));
-        assert_eq!(read(r#"{"type":"map","bytes":1,"events_skipped":"many"}"#), map(1, "many"));
+        assert_eq!(
+            read(r#"{"type":"map","bytes":1,"events_skipped":"many"}"#),
+            map(1, "many")
+        );
         let mark = Mark {
             name: "step".into(),
             number: Some(4),

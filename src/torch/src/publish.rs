@@ -99,13 +99,16 @@ impl Publishing {
             measuring: Measuring::default(),
         });
         if self.users != StringId(0) {
-            self.publisher.outside(device.index, &described.measuring.known(self.users));
+            self.publisher
+                .outside(device.index, &described.measuring.known(self.users));
         }
     }
 
     /// Publishes a device's figures. Those of a device that was not described are dropped.
     pub(crate) fn stats(&mut self, device: u8, stats: &HashMap<String, i64>, measure: Measure<'_>) {
-        let Some(described) = self.devices.get_mut(&device) else { return };
+        let Some(described) = self.devices.get_mut(&device) else {
+            return;
+        };
         self.publisher.stats(device, &device_stats(stats), Touched::ALL);
         self.sampled.figures_at = self.publisher.now();
         self.publisher.sampled(&self.sampled);

@@ -21,8 +21,8 @@ macro_rules! files {
 /// Folder, name and content of each file.
 const FILES: &[(&str, &str, &str)] = &files! {
     "bootstrap": "sitecustomize.py";
-    "gpumem": "__init__.py", "_binary.py", "_hook.py", "_names.py", "_oom.py", "_pace.py", "_pipe.py", "_publisher.py", "_reader.py",
-        "_say.py", "_torch.py", "_uuid.py";
+    "gpumem": "__init__.py", "_binary.py", "_history.py", "_hook.py", "_names.py", "_oom.py", "_pace.py", "_pipe.py",
+        "_publisher.py", "_reader.py", "_say.py", "_torch.py", "_users.py", "_uuid.py";
 };
 
 /// The folder of FILES that goes on PYTHONPATH.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpumem_channel::{DeviceMap, Sampled, SegmentKind};
+use gpumem_channel::{DeviceMap, Sampled, SegmentKind, StringId};
 
 use super::pools::{PoolShare, pools};
 use super::ran_out::RanOut;
@@ -53,6 +53,14 @@ pub(crate) struct Figures {
     pub mapped: bool,
     /// Why there is none although somebody does.
     pub map_skipped: Option<Arc<str>>,
+    /// Why the history of operations that the program records is not read; `None` if it is, or there is none.
+    pub events_skipped: Option<Arc<str>>,
+    /// Whether another allocator than ours is sampled: PyTorch's.
+    pub sampled: bool,
+    /// What the process used outside of the allocator when it began to use the device; `None` if that was not measured.
+    pub outside_at_start: Option<u64>,
+    /// Libraries and features in use that take memory outside of the allocator; empty if none is known.
+    pub outside_users: Arc<str>,
     /// Whether no block of the map is missing or torn. If not, `free` and `largest_free` are lower bounds.
     pub complete: bool,
 }
@@ -65,6 +73,8 @@ impl Figures {
         let free = map.free();
         let all = stats.all();
         let mapped = sampled.is_none_or(|sampled| sampled.blocks_at > 0);
+        let string = |id: StringId| strings.get(id.0 as usize).filter(|text| !text.is_empty()).cloned();
+        let outside = map.outside.unwrap_or_default();
         Some(Figures {
             reserved: all.reserved_bytes.current,
             budget: (map.device.budget > 0).then_some(map.device.budget),
@@ -86,9 +96,11 @@ impl Figures {
             retries: stats.num_alloc_retries,
             pools: pools(map, strings),
             mapped,
-            map_skipped: sampled
-                .and_then(Sampled::skipped)
-                .and_then(|id| strings.get(id.0 as usize).cloned()),
+            map_skipped: sampled.and_then(|sampled| string(sampled.skipped)),
+            events_skipped: sampled.and_then(|sampled| string(sampled.events_skipped)),
+            sampled: sampled.is_some(),
+            outside_at_start: (outside.measured_at > 0).then_some(outside.at_start),
+            outside_users: string(outside.users).unwrap_or_default(),
             complete: mapped && map.segments.iter().all(|s| s.complete),
         })
     }

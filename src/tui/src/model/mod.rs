@@ -18,6 +18,7 @@ mod managed;
 mod managed_published;
 mod map_layout;
 mod mapped;
+mod outside;
 mod partition;
 mod pools;
 mod process;

@@ -54,7 +54,8 @@ impl RanOut {
                 ..ran_out
             }),
             EventKind::Alloc => known.map(|ran_out| RanOut {
-                served: ran_out.served || event.requested >= ran_out.requested,
+                // A history is read late, so what comes after may have been before.
+                served: ran_out.served || (event.requested >= ran_out.requested && event.time >= ran_out.at),
                 ..ran_out
             }),
             _ => known,
@@ -91,6 +92,8 @@ mod tests {
         let known = after(&failed).unwrap();
         assert_eq!((known.at, known.requested, known.served), (2, 500, false));
         assert_eq!(known.largest_free, Some(300));
+        let earlier = [&failed[..], &[event(1, Alloc, 500)]].concat();
+        assert!(!after(&earlier).unwrap().served, "it is told late");
         let served = [&failed[..], &[event(4, Alloc, 500), event(5, Alloc, 1)]].concat();
         assert!(after(&served).unwrap().served);
         let again = [&served[..], &[event(6, OutOfMemory, 900)]].concat();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gpumem_probe::NvmlState;
+use gpumem_probe::{NvmlState, Reading};
 
 use super::Nanos;
 use super::channel::{Channel, LeftOut, Problem};
@@ -10,7 +10,8 @@ use super::device::Device;
 use super::finding::Finding;
 use super::inputs::{Inputs, SourceId, Times};
 use super::managed::ManagedWorld;
-use super::process::{Process, ProcessId};
+use super::outside::Outside;
+use super::process::{COUNTED_ABOVE, Process, ProcessId};
 use crate::words;
 
 /// Versions that the driver reports.
@@ -65,6 +66,30 @@ impl World {
             true => format!("{pid} on {device_label}"),
             false => pid.to_string(),
         }
+    }
+
+    /// Returns what a process uses on its device outside of its allocators. `None` if NVML or the process does not tell.
+    pub(crate) fn outside_of(&self, process: &Process) -> Option<Outside> {
+        let (nvml, figures) = (process.nvml.value()?, process.figures.as_ref()?);
+        if !process.state.alive() || process.simulated {
+            return None;
+        }
+        // NVML counts the process once, and it may have more allocators that publish.
+        let counted_here = |p: &&Process| {
+            let same = (p.id.device, p.pid) == (process.id.device, process.pid) && p.id != process.id;
+            same && matches!(&p.nvml, Reading::Failed(why) if why == COUNTED_ABOVE)
+        };
+        let others = self
+            .processes
+            .iter()
+            .filter(counted_here)
+            .filter_map(|p| p.figures.as_ref());
+        let reserved = others.fold(figures.reserved, |sum, other| sum.saturating_add(other.reserved));
+        Some(Outside {
+            bytes: nvml.saturating_sub(reserved),
+            at_start: figures.outside_at_start,
+            users: figures.outside_users.clone(),
+        })
     }
 
     /// Checks whether the two are drawn alike, apart from the histories of devices and the block map.

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use gpumem_probe::Reading;
 
 use super::shape::{
-    Document, JsonDevice, JsonFigures, JsonFinding, JsonHost, JsonLeftOut, JsonMemory, JsonMig, JsonPool, JsonProblem,
-    JsonProcess, Reasons,
+    Document, JsonDevice, JsonFigures, JsonFinding, JsonHost, JsonLeftOut, JsonMemory, JsonMig, JsonOutside, JsonPool,
+    JsonProblem, JsonProcess, Reasons,
 };
 use crate::model::{
     Basis, Device, DeviceKey, DeviceKind, Figures, Finding, LeftOut, Model, Nanos, Partition, PoolShare, Problem,
@@ -230,6 +230,15 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
     if process.figures.is_none() {
         why.insert("allocator", process.state.text().into());
     }
+    let outside = model.world().outside_of(process);
+    if outside.is_none() {
+        let reason = match (&process.figures, process.nvml.reason()) {
+            (Some(_), Some(reason)) => reason,
+            (Some(_), None) => "the process has ended, or its device is simulated".to_owned(),
+            (None, _) => process.state.text().to_owned(),
+        };
+        why.insert("outside", reason);
+    }
     if process.stopped.is_none() {
         let reason = match process.state.alive() {
             true => "the process is not visible here",
@@ -262,6 +271,11 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         stopped: process.stopped,
         ended_unix_ms: process.ended.map(|ended| unix_ms(model, ended.at)),
         nvml: figure("nvml", &process.nvml, &mut why),
+        outside: outside.map(|outside| JsonOutside {
+            bytes: outside.bytes,
+            at_start: outside.at_start,
+            users: outside.users.to_string(),
+        }),
         managed: figure("managed", &process.managed, &mut why).map(|sums| sums.bytes),
         managed_on_cpu: figure("managed_on_cpu", &process.managed, &mut why).map(|sums| sums.on_cpu),
         allocator: process.figures.as_ref().map(figures),

@@ -99,10 +99,19 @@ pub(super) struct JsonProcess<'a> {
     pub(super) stopped: Option<bool>,
     pub(super) ended_unix_ms: Option<u64>,
     pub(super) nvml: Option<u64>,
+    pub(super) outside: Option<JsonOutside>,
     pub(super) managed: Option<u64>,
     pub(super) managed_on_cpu: Option<u64>,
     pub(super) allocator: Option<JsonFigures<'a>>,
     pub(super) unavailable: Reasons,
+}
+
+/// What a process uses besides the memory of its allocator.
+#[derive(Debug, Serialize)]
+pub(super) struct JsonOutside {
+    pub(super) bytes: u64,
+    pub(super) at_start: Option<u64>,
+    pub(super) users: String,
 }
 
 #[derive(Debug, Serialize)]

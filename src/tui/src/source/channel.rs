@@ -182,7 +182,9 @@ impl Channels {
 
     /// Notes whether the live channels have new events.
     fn note_events(&mut self, channels: &[Channel]) {
-        let living = channels.iter().filter(|c| c.snapshot.life == Life::Alive);
+        // What was sampled changes no more often than the samples are taken.
+        let tells = |c: &&Channel| c.snapshot.life == Life::Alive && c.snapshot.sampled.is_none();
+        let living = channels.iter().filter(tells);
         let events = living.fold(0, |sum: u64, c| sum.wrapping_add(c.snapshot.event_count));
         self.busy = events != self.events;
         self.events = events;

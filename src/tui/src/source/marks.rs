@@ -23,16 +23,21 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
         .get(event.tag.0 as usize)
         .cloned()
         .unwrap_or_else(|| Arc::from(""));
+    // The number of a step is no part of its name, of which a channel has only so many.
+    let text = match (event.kind, event.size) {
+        (EventKind::Mark, 1..) => Arc::from(format!("{text} {}", event.size)),
+        _ => text,
+    };
     let (kind, text) = match text.strip_prefix(MONITOR).filter(|_| kind == MarkKind::Phase) {
         Some(what) => (MarkKind::Monitor, Arc::from(what)),
         None => (kind, text),
     };
     let index = usize::from(event.device);
     let device = &snapshot.devices.get(index)?.device;
-    let bytes = if kind == MarkKind::OutOfMemory {
-        event.requested
-    } else {
-        event.size
+    let bytes = match kind {
+        MarkKind::OutOfMemory => event.requested,
+        MarkKind::Phase | MarkKind::Monitor => 0,
+        _ => event.size,
     };
     let process = ProcessId {
         device: DeviceKey::of(key, index, device),

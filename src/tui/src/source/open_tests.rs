@@ -142,11 +142,18 @@ fn monitor_marks_are_not_phases() {
     let (dir, mut publisher) = publisher("monitor");
     let mut open = opened(publisher.path());
     pass(&mut open, false);
-    for name in ["forward", "monitor: fragmented", "a monitor: mine"] {
+    let names = [
+        ("forward", 0),
+        ("monitor: fragmented", 0),
+        ("a monitor: mine", 0),
+        ("step", 41),
+    ];
+    for (name, size) in names {
         let tag = publisher.intern_mark(name);
         publisher.event(&Event {
             kind: EventKind::Mark,
             tag,
+            size,
             ..Event::default()
         });
     }
@@ -158,7 +165,8 @@ fn monitor_marks_are_not_phases() {
         [
             (MarkKind::Phase, "forward"),
             (MarkKind::Monitor, "fragmented"),
-            (MarkKind::Phase, "a monitor: mine")
+            (MarkKind::Phase, "a monitor: mine"),
+            (MarkKind::Phase, "step 41")
         ]
     );
     std::fs::remove_dir_all(dir).unwrap();

@@ -78,7 +78,17 @@ fn by_tag(model: &mut Model) -> Vec<Effect> {
                     ""
                 };
                 let name = model.world().name_of(process);
-                format!("{name} does not tag its memory (with scopes in Rust or C){next}")
+                let why = process
+                    .figures
+                    .as_ref()
+                    .and_then(|figures| figures.events_skipped.as_deref());
+                match why {
+                    Some(why) => format!("{name}: no tags are known, since {why}{next}"),
+                    None if process.figures.as_ref().is_some_and(|figures| figures.sampled) => {
+                        format!("{name} records no history, which has tags and lines (GPUMEM_HISTORY=10000){next}")
+                    }
+                    None => format!("{name} does not tag its memory (with scopes in Rust or C){next}"),
+                }
             }
             None => "no process is selected: 1 lists them".to_owned(),
         };

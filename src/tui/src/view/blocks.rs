@@ -236,7 +236,7 @@ fn why_no_map(model: &Model, process: Option<&Process>) -> (String, &'static str
                     ),
                     None => format!("{} does not publish: nothing of its memory is known.", p.pid),
                 },
-                "Programs that allocate through gpumem-alloc show their blocks. n and N go to other processes.",
+                "gpumem-tui run -- COMMAND starts a PyTorch program that does. n and N go to other processes.",
             ),
             ProcessState::OtherUser => (
                 format!("{} belongs to {}: you may not read its channel.", p.pid, p.user),

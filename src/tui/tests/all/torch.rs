@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gpumem_channel::{BlockState, Life, Reader, Snapshot};
-use gpumem_snapshot::{Block, Segment, SegmentType, Snapshot as Pickled, StackId};
+use gpumem_channel::{BlockState, EventKind, Life, Reader, Snapshot};
+use gpumem_snapshot::{Action, Block, Frame, Segment, SegmentType, Snapshot as Pickled, StackId, TraceEntry};
 use gpumem_tests::{World, until};
 use serde_json::{Value, json};
 
@@ -42,7 +42,9 @@ impl Publisher {
             child,
             answers,
         };
-        publisher.say(&json!({"type": "hello", "version": 1, "pid": pid, "program": "train.py", "job": "night"}));
+        publisher.say(
+            &json!({"type": "hello", "version": 1, "pid": pid, "program": "train.py", "job": "night", "torch_folder": "/site/torch"}),
+        );
         publisher
     }
 
@@ -278,4 +280,202 @@ fn publisher_of_another_process_is_refused() {
     );
     publisher.ended();
     assert!(world.channel_files().is_empty());
+}
+
+/// The allocated block of [`snapshot`], allocated by `line` of the program.
+fn with_line(mut found: Pickled, line: i64) -> Pickled {
+    let tables = &mut found.tables;
+    let mut frame = |name: &str, file: &str, line| {
+        let (name, filename) = (tables.text(name), tables.text(file));
+        tables.frame(Frame {
+            name,
+            filename,
+            line,
+            extra: None,
+        })
+    };
+    let frames = [
+        frame("forward", "/site/torch/nn/linear.py", 9),
+        frame("step", "/home/ana/train.py", line),
+    ];
+    found.segments[0].blocks[0].frames = tables.stack(&frames);
+    found
+}
+
+/// An entry of a history.
+fn entry(action: Action, time_us: u64, found: &Pickled) -> TraceEntry {
+    let block = &found.segments[0].blocks[0];
+    TraceEntry {
+        action,
+        addr: block.address,
+        size: block.requested_size,
+        stream: 0,
+        time_us,
+        frames: (action == Action::Alloc).then_some(block.frames),
+        compile_context: None,
+        user_metadata: None,
+        extra: None,
+    }
+}
+
+fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_micros()).unwrap()
+}
+
+#[test]
+fn history_gives_blocks_a_tag_or_a_line() {
+    let world = World::without_gpu();
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    publisher.say(&stats(30 * MIB));
+    let mut reader = open(&world);
+    reader.want_blocks().unwrap();
+    assert_eq!(publisher.answer(), r#"{"watched":true}"#);
+    let begun = now_us() - 10_000_000;
+    let mut shown = |publisher: &mut Publisher, size: u64, line, entries: &[(Action, u64)]| {
+        let mut found = with_line(snapshot(size), line);
+        let trace = entries
+            .iter()
+            .map(|(action, after)| entry(*action, begun + after, &found));
+        found.device_traces = vec![trace.collect()];
+        publisher.map(&found);
+        let newest = read(&mut reader, |snapshot| {
+            snapshot.devices[0]
+                .blocks()
+                .next()
+                .is_some_and(|block| block.size == size)
+        });
+        let block = *newest.devices[0].blocks().next().unwrap();
+        let age = newest.read_at.saturating_sub(block.time) / 1_000_000_000;
+        (newest.string(block.tag).to_owned(), age)
+    };
+    let mark = |publisher: &mut Publisher, tag: &str, after: u64| {
+        publisher.say(&json!({"type": "mark", "name": "m", "tag": tag, "at": begun + after}));
+    };
+
+    mark(&mut publisher, "model", 100);
+    mark(&mut publisher, "", 200);
+    let entries = [(Action::Alloc, 150), (Action::Snapshot, 300)];
+    assert_eq!(shown(&mut publisher, 30 * MIB, 7, &entries), ("model".into(), 10));
+    // It is freed, and its place is taken outside of all tags.
+    let entries = [
+        (Action::Snapshot, 300),
+        (Action::FreeRequested, 310),
+        (Action::FreeCompleted, 311),
+        (Action::Alloc, 5_000_000),
+        (Action::Snapshot, 5_000_001),
+    ];
+    assert_eq!(
+        shown(&mut publisher, 31 * MIB, 8, &entries),
+        ("train.py:8 in step".into(), 5)
+    );
+    mark(&mut publisher, "optimizer", 6_000_000);
+    let entries = [
+        (Action::Snapshot, 5_000_001),
+        (Action::Alloc, 6_000_001),
+        (Action::Snapshot, 6_000_002),
+    ];
+    assert_eq!(shown(&mut publisher, 32 * MIB, 8, &entries).0, "optimizer");
+    publisher.ended();
+    let kinds: Vec<_> = reader.events().unwrap().events.iter().map(|event| event.kind).collect();
+    use EventKind::{Alloc, Free, FreeCompleted, Mark};
+    let expected = [Mark, Mark, Alloc, Free, FreeCompleted, Alloc, Mark, Alloc];
+    assert_eq!(kinds, expected, "each entry is told once");
+}
+
+/// When operations were lost, a block of the same size from the same line is taken to be the same, and no other.
+#[test]
+fn tags_survive_a_gap_only_with_their_line() {
+    let world = World::without_gpu();
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    publisher.say(&stats(30 * MIB));
+    let mut reader = open(&world);
+    reader.want_blocks().unwrap();
+    assert_eq!(publisher.answer(), r#"{"watched":true}"#);
+    let at = now_us();
+    publisher.say(&json!({"type": "mark", "name": "m", "tag": "model", "at": at}));
+    let mut found = with_line(snapshot(30 * MIB), 7);
+    found.device_traces = vec![vec![
+        entry(Action::Alloc, at + 1, &found),
+        entry(Action::Snapshot, at + 2, &found),
+    ]];
+    publisher.map(&found);
+    let mut tag_is = |wanted: &str| {
+        let tag = |snapshot: &Snapshot| {
+            let block = snapshot.devices[0].blocks().next().map(|block| block.tag);
+            block.map(|tag| snapshot.string(tag).to_owned())
+        };
+        read(&mut reader, |snapshot| tag(snapshot).as_deref() == Some(wanted));
+    };
+    tag_is("model");
+    // The history was too long to be read.
+    publisher.map(&with_line(snapshot(30 * MIB), 7));
+    publisher.say(&json!({"type": "mark", "name": "x"}));
+    tag_is("model");
+    // The ring was overwritten since.
+    let mut later = with_line(snapshot(30 * MIB), 7);
+    later.device_traces = vec![vec![entry(Action::Snapshot, at + 9, &later)]];
+    publisher.map(&later);
+    tag_is("model");
+    publisher.map(&with_line(snapshot(30 * MIB), 8));
+    tag_is("train.py:8 in step");
+    publisher.map(&snapshot(30 * MIB));
+    tag_is("");
+    publisher.ended();
+}
+
+#[test]
+fn history_that_is_not_read_is_said() {
+    let world = World::without_gpu();
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    publisher.say(&stats(30 * MIB));
+    let mut pickle = Vec::new();
+    snapshot(30 * MIB).write_pickle(&mut pickle).unwrap();
+    publisher.say(&json!({"type": "map", "bytes": pickle.len(), "events_skipped": "it has many entries"}));
+    publisher.input.as_mut().unwrap().write_all(&pickle).unwrap();
+    let mut reader = open(&world);
+    let newest = read(&mut reader, |snapshot| {
+        snapshot.sampled.is_some_and(|sampled| sampled.events_skipped.0 > 0)
+    });
+    assert_eq!(
+        newest.string(newest.sampled.unwrap().events_skipped),
+        "it has many entries"
+    );
+    publisher.ended();
+}
+
+/// NVML counts 600 MiB and PyTorch has reserved 40 MiB.
+#[test]
+fn memory_outside_of_pytorch_is_told_apart() {
+    let world = World::with_nvml(&format!(
+        "gpus=1;gpu0.uuid={CARD};gpu0.used=1G;gpu0.process={}:600M:compute",
+        std::process::id()
+    ));
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    let growing = stats(30 * MIB)
+        .to_string()
+        .replace(&(40 * MIB).to_string(), &(30 * MIB).to_string());
+    publisher.say(&serde_json::from_str(&growing).unwrap());
+    // Memory was taken since: the driver's figure may be of before or after that.
+    publisher.say(&stats(30 * MIB));
+    let mut reader = open(&world);
+    let measured = |snapshot: &Snapshot| {
+        snapshot.devices[0]
+            .outside
+            .is_some_and(|outside| outside.measured_at > 0)
+    };
+    let newest = read(&mut reader, |snapshot| {
+        !snapshot.devices.is_empty() && snapshot.devices[0].stats.is_some()
+    });
+    assert!(!measured(&newest));
+    publisher.say(&json!({"type": "users", "names": "NCCL (2 groups)"}));
+    publisher.say(&stats(30 * MIB));
+    read(&mut reader, measured);
+    let outside = json!({"bytes": 560 * MIB, "at_start": 560 * MIB, "users": "NCCL (2 groups)"});
+    assert_eq!(row(&world)["outside"], outside);
+    publisher.ended();
 }

@@ -65,7 +65,9 @@ fn larger_request_fails_if_no_new_memory_is_left() {
         ];
         feed(&mut model, events);
         let texts = findings(&model).into_iter().map(|(_, text)| text);
-        let mut texts: Vec<_> = texts.filter(|text| text.starts_with("4: ")).collect();
+        let mut texts: Vec<_> = texts
+            .filter(|text| text.starts_with("4: ") && text.contains("cached"))
+            .collect();
         texts.remove(0)
     };
     let new = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
@@ -93,6 +95,39 @@ fn findings_about_caches_keep_their_order() {
         let first = &findings(&model)[0].1;
         assert!(first.starts_with("5: "), "{first}");
     }
+}
+
+/// 76 of 80 GB: the part that no allocator has is named, and only once for a process with two allocators.
+#[test]
+fn memory_outside_of_the_allocator_is_a_finding() {
+    let mut torch = channel(4, &[&[(20 * GIB, Allocated)]]);
+    let snapshot = Arc::make_mut(&mut torch.snapshot);
+    snapshot.strings = ["".into(), "NCCL (2 groups)".into()].into();
+    let map = &mut snapshot.devices[0];
+    map.outside = Some(gpumem_channel::Outside {
+        at_start: GIB / 2,
+        measured_at: 1,
+        users: gpumem_channel::StringId(1),
+    });
+    torch.figures = [Figures::of(
+        map,
+        &snapshot.strings,
+        Some(&gpumem_channel::Sampled::default()),
+    )]
+    .into();
+    let mut other = channel(4, &[&[(GIB, Allocated)]]);
+    other.key = ChannelKey(2, 4);
+    let mut model = model();
+    let mut outside = |used, list| {
+        feed(&mut model, [nvml(SECOND, used, &[(4, used)]), channels(SECOND, list)]);
+        let texts = findings(&model).into_iter().map(|(_, text)| text);
+        texts.filter(|text| text.contains("outside")).collect::<Vec<_>>()
+    };
+    let said = "4: 2.0 GiB outside of PyTorch's allocator: 512.0 MiB at the start (context), 1.5 GiB since (kernels, libraries, NCCL (2 \
+                groups))";
+    assert_eq!(outside(22 * GIB, vec![torch.clone()]), [said]);
+    assert_eq!(outside(23 * GIB, vec![torch.clone(), other]), [said]);
+    assert_eq!(outside(21 * GIB - 1, vec![torch]), [""; 0], "any process has some");
 }
 
 #[test]

@@ -95,6 +95,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
         stats: Some(stats),
         contradiction: None,
         segments: maps,
+        outside: None,
     };
     let key = ChannelKey(1, u64::from(pid));
     let figures = [Figures::of(&map, &[], None)];
