@@ -96,6 +96,12 @@ fn hold_trackers() -> u8 {
     }
 }
 
+/// Returns the bytes of a device that a process uses, as NVML counts them. NVML is loaded for this one question: a publisher asks a few times
+/// at its start and then runs for as long as its program.
+fn used_by(device: [u8; 16], pid: u32) -> Option<u64> {
+    gpumem_probe::Nvml::load(None).ok()?.used_by(device, pid)
+}
+
 /// Replaces this process by a command whose Python processes publish. Returns only if it cannot be run.
 fn run_program(command: &[OsString]) -> u8 {
     let environment = run_command::environment().unwrap_or_else(|error| {
@@ -400,10 +406,4 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&narrow), words(&whole));
     }
-}
-
-/// Returns the bytes of a device that a process uses, as NVML counts them. NVML is loaded for this one question: a publisher asks a few times
-/// at its start and then runs for as long as its program.
-fn used_by(device: [u8; 16], pid: u32) -> Option<u64> {
-    gpumem_probe::Nvml::load(None).ok()?.used_by(device, pid)
 }

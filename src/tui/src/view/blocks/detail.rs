@@ -100,7 +100,8 @@ fn facts(map: &BlockMap, segment: usize, block: &Block) -> Vec<(&'static str, St
     }
     if tells || is_further_piece(block) {
         let tag = map.string(block.tag);
-        facts.push(("tag", if tag.is_empty() { "none".into() } else { tag.into() }));
+        let label = if is_line(tag) { "line" } else { "tag" };
+        facts.push((label, if tag.is_empty() { "none".into() } else { tag.into() }));
     }
     facts.push(("stream", stream_text(block.stream)));
     facts.push(("pool", pool_text(map, segment, block.pool)));
@@ -132,7 +133,8 @@ pub(super) fn panels(screen: &mut Screen<'_>, area: Rect, map: &BlockMap, proces
         return;
     };
     if rest.height >= 18 {
-        let facts = process_facts(figures);
+        let outside = process.and_then(|p| screen.model.world().outside_of(p));
+        let facts = process_facts(figures, outside.map(|outside| outside.bytes));
         let lines = Constraint::Length(2 + facts.len() as u16);
         let [top, below] = Layout::vertical([lines, Constraint::Min(0)]).areas(rest);
         let inside = panel(screen, top, "Process");
@@ -154,7 +156,13 @@ fn panel(screen: &mut Screen<'_>, area: Rect, title: &str) -> Rect {
     inside
 }
 
-fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
+/// Checks whether a tag is a line of Python, which PyTorch's blocks have in place of a tag: "train.py:41 in forward".
+fn is_line(tag: &str) -> bool {
+    let place = tag.split_once(" in ").and_then(|(place, _)| place.rsplit_once(':'));
+    place.is_some_and(|(_, line)| !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn process_facts(f: &Figures, outside: Option<u64>) -> Vec<(&'static str, String)> {
     let percent = |share: Option<f64>| share.map_or("-".into(), units::percent);
     let budget = f.budget.map(|budget| ("budget", units::bytes(budget)));
     let mut facts = vec![("reserved", units::bytes(f.reserved))];
@@ -166,6 +174,7 @@ fn process_facts(f: &Figures) -> Vec<(&'static str, String)> {
     if f.pending > 0 {
         facts.push(("of which pending", units::bytes(f.pending)));
     }
+    facts.extend(outside.map(|bytes| ("outside, NVML - reserved", units::bytes(bytes))));
     facts.extend([
         (
             "largest free block",

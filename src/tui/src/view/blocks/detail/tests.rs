@@ -93,8 +93,22 @@ fn figures_of_a_process_fit_into_their_panel() {
         retries: 999_999,
         ..Figures::default()
     };
-    for (label, text) in process_facts(&figures) {
+    for (label, text) in process_facts(&figures, Some(1023 << 30)) {
         assert!(width(label) + 1 + width(&text) <= SIDE - 2, "{label} {text}");
+    }
+}
+
+#[test]
+fn line_in_place_of_a_tag_is_told_apart() {
+    for (tag, expected) in [
+        ("train.py:41 in forward", true),
+        ("<ipython-input-3>:2 in <module>", true),
+        ("optimizer", false),
+        ("step: 3 in all", false),
+        ("a: in b", false),
+        ("", false),
+    ] {
+        assert_eq!(is_line(tag), expected, "{tag}");
     }
 }
 
