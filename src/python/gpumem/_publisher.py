@@ -9,7 +9,8 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Optional, TypeVar, Union, cast
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Optional, TypeVar, Union, cast
 
 from . import _binary, _history, _hook, _names, _oom, _pace, _torch
 from ._pipe import Gone
@@ -20,6 +21,8 @@ from ._reader import Reader
 END_S = 0.2
 # The phase outside of all tags.
 OUTSIDE = "other"
+# Marks that are kept until something is published.
+MAX_EARLY = 256
 # Numbers of steps are below this.
 MAX_NUMBER = 1 << 63
 # The name under which `gpumem-tui run` loads this package, whose own name may be that of a module of the program.
@@ -56,6 +59,8 @@ class Publisher:
         self._steps: int = before._steps if before else 0
         self._history: Optional[int] = before._history if before else None
         self._tags: List[str] = []
+        # Marks from before there was a connection.
+        self._early: Deque[Dict[str, Any]] = deque(maxlen=MAX_EARLY)
 
     @never_raises
     def start(self, quiet: bool, history: Optional[int] = None) -> None:
@@ -103,7 +108,12 @@ class Publisher:
             entries, complaint = _history.wanted(self._history)
             if complaint:
                 say(complaint)
-            self._reader = Reader(torch, [binary, "publisher"], interval, _history.History(entries))
+            history = _history.History(entries)
+            # At once, so that it has the first allocations of the program.
+            complaint = history.begin(torch)
+            if complaint:
+                say(complaint)
+            self._reader = Reader(torch, [binary, "publisher"], interval, history, self._early)
             self._thread = threading.Thread(target=_run, args=(self._reader,), name="gpumem", daemon=True)
             self._thread.start()
 
@@ -124,12 +134,14 @@ class Publisher:
         self._send(name)
 
     def _send(self, name: str, **more: Union[int, str]) -> None:
-        """Sends a mark, without waiting. It is lost if nothing is published."""
+        """Sends a mark, without waiting, or keeps it until something is published."""
+        message = {"type": "mark", "name": _names.clean(str(name)), "at": time.time_ns() // 1000, **more}
         reader = self._reader
         pipe = reader.pipe if reader else None
         if pipe is None:
+            self._early.append(message)
             return
-        pipe.send({"type": "mark", "name": _names.clean(str(name)), "at": time.time_ns() // 1000, **more})
+        pipe.send(message)
         try:
             pipe.flush(0.0)
         except Gone:

@@ -7,11 +7,10 @@ import pickle
 import signal
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Deque, Dict, List, Optional
 
 from . import _history, _names, _pace, _torch, _users
 from ._pipe import Gone, Pipe
-from ._say import say
 
 # The longest time between two looks at what the publisher says.
 LONGEST_WAIT_S = 1.0
@@ -31,11 +30,12 @@ MAX_MAP_BYTES = 64 << 20
 class Reader:
     """Sends what torch says, until it is stopped, torch fails or the publisher is gone."""
 
-    def __init__(self, torch: Any, command: List[str], interval: float, history: _history.History) -> None:
+    def __init__(self, torch: Any, command: List[str], interval: float, history: _history.History, early: Deque[Dict[str, Any]]) -> None:
         self.torch = torch
         self.command = command
         self.pace = _pace.Stats(interval)
         self.history = history
+        self._early = early
         self.pipe: Optional[Pipe] = None
         self.figures: Dict[int, _torch.Stats] = {}
         self.map_cost = 0.0
@@ -58,14 +58,15 @@ class Reader:
 
     def run(self) -> None:
         """Runs until the end, with CUDA initialised. Raises what ended it, unless that is `stopping`."""
-        self.pipe = pipe = Pipe(self.command)
+        pipe = Pipe(self.command)
         # The program's signals are for its own threads. The publisher must not inherit this mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pipe.send(_names.hello(str(self.torch.__version__), self.torch_folder()))
-            why = self.history.begin(self.torch)
-            if why is not None:
-                say(why)
+            # Other threads send from here on.
+            self.pipe = pipe
+            while self._early:
+                pipe.send(self._early.popleft())
             self._loop(pipe)
             pipe.send({"type": "bye"})
             pipe.flush(BYE_S)

@@ -83,7 +83,7 @@ class Publish(Case):
         ran = self.run_program(
             start("""
             import torch
-            gpumem.mark("lost, because nothing is published yet")
+            gpumem.mark("begin")
             torch.empty(1)
             wait_for("stats")
             gpumem.mark("load\\n")
@@ -96,7 +96,7 @@ class Publish(Case):
         self.assert_well(ran)
         names = [" ".join(str(mark[key]) for key in ("name", "number") if key in mark) for mark in ran.of("mark")]
         self.assertEqual(
-            names, ["load", "step 1", "step 2", "step 40", "step 41", "forward", "attention", "forward", "other"]
+            names, ["begin", "load", "step 1", "step 2", "step 40", "step 41", "forward", "attention", "forward", "other"]
         )
 
     def test_stop_and_publish_again(self):
