@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -101,6 +102,77 @@ def out_of_memory():
     time.sleep(3)
     while True:
         held.append(torch.empty(3 << 28, dtype=torch.uint8, device="cuda"))
+
+
+def tagged():
+    """Takes memory under tags and without, and then allocates and frees under a tag for ever."""
+    import torch
+    import gpumem
+
+    gpumem.publish(history=10_000)
+    mib = 1 << 20
+    with gpumem.tag("model"):
+        model = [torch.empty(100 * mib, dtype=torch.uint8, device="cuda") for _ in range(8)]
+    with gpumem.tag("optimizer"):
+        state = [torch.empty(100 * mib, dtype=torch.uint8, device="cuda") for _ in range(16)]
+    plain = torch.empty(300 * mib, dtype=torch.uint8, device="cuda")
+    while model and state and plain is not None:
+        gpumem.step()
+        with gpumem.tag("forward"):
+            held = [torch.empty(4096, dtype=torch.uint8, device="cuda") for _ in range(200)]
+            del held
+        time.sleep(0.02)
+
+
+def outside():
+    """Uses what takes memory outside of PyTorch's allocator, and says what NVML counts less what PyTorch reserved."""
+    import torch
+
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    rank = int(os.environ.get("LOCAL_RANK", "0"))
+    torch.cuda.set_device(rank)
+    torch.empty(1, device="cuda").fill_(1)
+    time.sleep(4)
+    a = torch.randn(2048, 2048, device="cuda")
+    (a @ a).sum().item()
+    if "RANK" in os.environ:
+        import torch.distributed as distributed
+
+        distributed.init_process_group("nccl")
+        for group in (None, distributed.new_group()):
+            distributed.all_reduce(torch.ones(1 << 20, device="cuda"), group=group)
+        torch.cuda.synchronize()
+    said = {"reserved": torch.cuda.memory_reserved()}
+    (pathlib.Path(os.environ["FOLDER"]) / f"outside-{rank}.json").write_text(json.dumps(said))
+    time.sleep(30)
+
+
+def readings():
+    """Says what a reading costs the thread that takes it, in microseconds of CPU time."""
+    import torch
+    from gpumem import _history, _torch, _users
+
+    def cost(function, *arguments):
+        times = []
+        for _ in range(20):
+            begin = time.thread_time()
+            function(*arguments)
+            times.append(time.thread_time() - begin)
+        return round(statistics.median(times) * 1e6)
+
+    held = [torch.empty(64 << 10, dtype=torch.uint8, device="cuda") for _ in range(10_000)]
+    history = _history.History(0)
+    figures = [_torch.stats(torch, 0)]
+    said = {"stats": cost(_torch.stats, torch, 0), "users": cost(_users.names, torch, 0), "map of 10,000 blocks": cost(history.block_map, torch, figures)}
+    history = _history.History(10_000)
+    history.begin(torch)
+    for _ in range(len(held)):
+        torch.empty(64 << 10, dtype=torch.uint8, device="cuda")
+    begin = time.monotonic()
+    history.block_map(torch, figures)
+    said["the first one with a history, ms"] = round((time.monotonic() - begin) * 1e3)
+    said["with a history of 10,000 entries"] = cost(history.block_map, torch, figures)
+    print(json.dumps(said), flush=True)
 
 
 # The checks.
@@ -245,6 +317,54 @@ def ranks(watching):
     program.wait()
 
 
+def tags(watching):
+    """What a program took under a tag has that tag, and what it took under none has the line. Nobody looked when it was taken."""
+    program = watching.start("tagged")
+    watching.wait_for_rows()
+    time.sleep(10)
+    watching.look()
+    time.sleep(4)
+    watching.keys("w", "3")
+    time.sleep(0.5)
+    watching.keys("w", "t")
+    time.sleep(4)
+    text = watching.screen("w", "tags")
+    line = next(number for number, text in enumerate(HERE.read_text().splitlines(), 1) if text.startswith("    plain = "))
+    for tag, size in (("model", "800.0M"), ("optimizer", "1.6G"), (f"pytorch.py:{line} in tagged", "300.0M")):
+        check(f"tags: {tag} has {size}", re.search(rf"{re.escape(tag)} {size}", text) is not None)
+    check("tags: steps have numbers", re.search(r"step \d+", text) is not None or "step" in text)
+    watching.keys("w", "2")
+    time.sleep(2)
+    watching.screen("w", "tags-blocks")
+    check("tags: the map is not skipped", "1 cell" in watching.screen("w"))
+    program.kill()
+    program.wait()
+
+
+def what_is_outside(watching, ranks):
+    before = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "--no-python"] if ranks > 1 else ()
+    program = watching.start("outside", before=[*before, str(watching.program), "run", "--"], published=False)
+    files = [watching.folder / f"outside-{rank}.json" for rank in range(ranks)]
+    end = time.monotonic() + 90
+    while not all(file.exists() for file in files) and time.monotonic() < end:
+        time.sleep(0.2)
+    time.sleep(3)
+    rows = sorted((row for row in watching.rows() if row.get("allocator")), key=lambda row: row.get("rank") or 0)
+    check(f"outside, {ranks} ranks: each has a row", len(rows) == ranks, str(len(rows)))
+    for row, file in zip(rows, files):
+        found, reserved = row["outside"] or {}, json.loads(file.read_text())["reserved"]
+        file.unlink()
+        check("outside: it is NVML less reserved", found.get("bytes") == row["nvml"] - reserved, str(found))
+        check("outside: the context was measured", 300 << 20 < (found.get("at_start") or 0) < 900 << 20, str(found.get("at_start")))
+        check("outside: NCCL is named", ("NCCL (2 groups)" in found.get("users", "")) == (ranks > 1), found.get("users", ""))
+    texts = [finding["text"] for finding in watching.json()["findings"] if "outside" in finding["text"]]
+    print("findings:", texts, flush=True)
+    program.kill()
+    for row in rows:
+        os.kill(row["pid"], signal.SIGKILL)
+    program.wait()
+
+
 def cost(watching, rounds=4, seconds="8"):
     """Steps a second with and without publishing, while a dashboard looks."""
     found = {False: [], True: []}
@@ -255,6 +375,7 @@ def cost(watching, rounds=4, seconds="8"):
             said = json.loads(program.communicate()[0])
             rates.append(said["steps"] / said["seconds"])
     without, with_it = (statistics.median(rates) for rates in found.values())
+    print("CPU time of a reading in microseconds:", watching.start("readings").communicate()[0].strip())
     print(f"steps a second: {without:.2f} without, {with_it:.2f} published and watched ({100 * (with_it / without - 1):+.2f} %), {found}")
 
 
@@ -295,7 +416,7 @@ def same(watching, seconds=240):
 
 
 def main():
-    verbs = {"train": train, "oom": out_of_memory}
+    verbs = {"train": train, "oom": out_of_memory, "tagged": tagged, "outside": outside, "readings": readings}
     if sys.argv[1:2] and sys.argv[1] in verbs:
         return verbs[sys.argv[1]]()
     program, package = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
@@ -314,8 +435,11 @@ def main():
         if "run" in subprocess.run([program, "--help"], capture_output=True, text=True).stdout.split():
             one_program(watching, before=[str(program), "run", "--"], label="run")
         failing(watching)
+        tags(watching)
+        what_is_outside(watching, 1)
         if torch.cuda.device_count() > 1:
             ranks(watching)
+            what_is_outside(watching, 2)
     finally:
         watching.end()
     return 1 if FAILED else 0
