@@ -11,6 +11,7 @@ use super::finding::Finding;
 use super::inputs::{Inputs, SourceId, Times};
 use super::managed::ManagedWorld;
 use super::process::{Process, ProcessId};
+use super::ranks::Jobs;
 use crate::words;
 
 /// Versions that the driver reports.
@@ -77,6 +78,8 @@ impl World {
             devices,
             processes,
             past,
+            // They follow from the processes.
+            jobs: _,
             findings,
             problems,
             left_out,
@@ -106,6 +109,8 @@ pub(crate) struct World {
     pub processes: Vec<Process>,
     /// Processes that ended before the dashboard began. Their black boxes are listed on demand.
     pub past: BTreeSet<ProcessId>,
+    /// Distributed jobs, and which of the processes are their ranks.
+    pub jobs: Jobs,
     /// Sentences about the state of the machine, worst first.
     pub findings: Vec<Finding>,
     /// Managed memory. It has samples of its own and is carried over.

@@ -95,6 +95,8 @@ pub(super) struct JsonProcess<'a> {
     pub(super) command: Option<&'a str>,
     pub(super) job: Option<&'a str>,
     pub(super) rank: Option<u32>,
+    pub(super) ranks: Option<usize>,
+    pub(super) outlier: Option<JsonOutlier>,
     pub(super) state: &'static str,
     pub(super) stopped: Option<bool>,
     pub(super) ended_unix_ms: Option<u64>,
@@ -103,6 +105,12 @@ pub(super) struct JsonProcess<'a> {
     pub(super) managed_on_cpu: Option<u64>,
     pub(super) allocator: Option<JsonFigures<'a>>,
     pub(super) unavailable: Reasons,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct JsonOutlier {
+    pub(super) figure: &'static str,
+    pub(super) above_median: i64,
 }
 
 #[derive(Debug, Serialize)]
