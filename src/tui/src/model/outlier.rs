@@ -149,10 +149,12 @@ impl Comparison {
                     *mark = Some(Outlier { figure, above_median });
                 }
             }
-            match marked.iter().flatten().count() * PER_OUTLIER <= ranks.len() {
-                true => outliers = marked,
-                false => refused = true,
+            // The figures after one in which the ranks are uneven would mark what they differ in least.
+            refused = marked.iter().flatten().count() * PER_OUTLIER > ranks.len();
+            if refused {
+                break;
             }
+            outliers = marked;
         }
         let median = |of: fn(&Holdings) -> Option<u64>| middle(running.iter().filter_map(of).collect());
         Comparison {

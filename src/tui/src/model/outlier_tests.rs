@@ -87,6 +87,15 @@ fn rank_unlike_its_siblings_is_marked() {
     }
 }
 
+/// Otherwise another figure would single out one of the ranks that differ.
+#[test]
+fn nothing_is_marked_in_an_uneven_job() {
+    let mut ranks = reserving(&[40.0, 40.0, 40.0, 40.0, 40.0, 60.0, 61.0, 62.0]);
+    ranks[6].nvml = Some(41 * G);
+    ranks[7].nvml = Some(41 * G);
+    assert_eq!(marked(&ranks), (vec![], true), "NVML alone would mark the sixth");
+}
+
 #[test]
 fn deviation_is_from_the_median_in_bytes() {
     let found = Comparison::of(&reserving(&[40.0, 40.0, 52.0, 28.0, 40.0, 40.0]));

@@ -12,11 +12,13 @@ use ratatui::widgets::{Cell, HighlightSpacing, Paragraph, Row, Table, TableState
 use crate::model::{DeviceKey, Holdings, Job, Rank, Target};
 use crate::view::Screen;
 use crate::view::theme::{Ink, Theme};
-use crate::view::widgets::MemoryBar;
+use crate::view::widgets::{MemoryBar, swatch};
 use columns::{Columns, GAP, Shown};
 
 /// The widest popup, with the frame.
 const WIDE: u16 = 150;
+/// The narrowest one where there is room, for the notes below the ranks.
+const NARROW: u16 = 80;
 
 /// Draws the job of the selected process.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
@@ -25,8 +27,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         let inside = super::window(screen, area, 64, 3, "Ranks", "Esc");
         return screen.render(Paragraph::new(text), inside);
     };
-    let wide = area.width.min(WIDE);
-    let columns = Columns::fit(job, wide.saturating_sub(4));
+    let columns = Columns::fit(job, area.width.min(WIDE).saturating_sub(4));
+    let wide = (columns.needed() + 4).clamp(area.width.min(NARROW), area.width);
     let all = u16::try_from(job.ranks.len()).unwrap_or(u16::MAX);
     // Small screens have room for ranks only.
     let middle = u16::from(area.height >= 6);
@@ -65,7 +67,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let cells = columns.median(theme, &job.median);
     screen.render_stateful(table_of(&columns, [Row::new(cells)]), median, &mut TableState::new());
     bar(screen, &columns, median, &job.median, scale);
-    let notes: Vec<Line<'_>> = notes.into_iter().map(|note| note.line(theme)).collect();
+    let notes: Vec<Line<'_>> = notes.into_iter().map(|note| note.line(theme, below.width)).collect();
     screen.render(Paragraph::new(notes), below);
 }
 
@@ -122,7 +124,10 @@ fn bar(screen: &mut Screen<'_>, columns: &Columns, line: Rect, holds: &Holdings,
 impl Columns {
     /// Returns the headings.
     fn titles(&self, theme: Theme) -> Vec<Cell<'static>> {
-        let cell = |shown: Shown| cell(shown, shown.title().to_owned(), theme.ink(Ink::Dim));
+        let cell = |shown: Shown| match shown {
+            Shown::Bar => Cell::from(legend(theme)),
+            shown => cell(shown, self.title(shown).to_owned(), theme.ink(Ink::Dim)),
+        };
         self.shown().map(cell).collect()
     }
 
@@ -164,6 +169,13 @@ impl Columns {
         let ink = if figure.is_none() { Ink::Dim } else { ink };
         cell(shown, bytes(figure), theme.ink(ink))
     }
+}
+
+/// Returns what the parts of the bars stand for.
+fn legend(theme: Theme) -> Line<'static> {
+    let part = |ink, name| [swatch(&theme, ink), Span::styled(name, theme.ink(Ink::Dim))];
+    let parts = [part(Ink::Allocated, " alloc  "), part(Ink::Cached, " cached")];
+    Line::from_iter(parts.into_iter().flatten())
 }
 
 /// Formats bytes for a column; `-` stands for an unknown figure.

@@ -33,12 +33,12 @@ pub(super) enum Shown {
 }
 
 impl Shown {
-    /// Returns the heading.
-    pub(super) fn title(self) -> &'static str {
+    /// Returns the heading, if it is a word.
+    fn title(self) -> &'static str {
         match self {
             Shown::Mark | Shown::Bar | Shown::Note => "",
             Shown::Rank => "RANK",
-            Shown::Device => "GPU",
+            Shown::Device => "DEVICE",
             Shown::Figure(Figure::Reserved) => "RESERVED",
             Shown::Figure(Figure::Allocated) => "ALLOC",
             Shown::Figure(Figure::Cached) => "CACHED",
@@ -123,7 +123,7 @@ impl Columns {
             Shown::Mark => 1,
             // The longest number, or the word in its place.
             Shown::Rank => widest(&|rank| rank.rank.to_string()).max(width("median")),
-            Shown::Device => widest(&|rank| self.device(&rank.device_label)).max(3),
+            Shown::Device => widest(&|rank| self.device(&rank.device_label)).max(width(self.title(shown))),
             Shown::Bar => BAR[0],
             // The widest size, `1023.9G`, and the headings.
             Shown::Figure(Figure::Reserved) => 8,
@@ -133,8 +133,8 @@ impl Columns {
         }
     }
 
-    /// Returns the columns that all take together.
-    fn needed(&self) -> u16 {
+    /// Returns the columns of the terminal that all take together.
+    pub(super) fn needed(&self) -> u16 {
         let widths: u16 = self.columns.iter().map(|&(_, wide)| wide + GAP).sum();
         widths.saturating_sub(GAP)
     }
@@ -158,6 +158,14 @@ impl Columns {
     pub(super) fn note(&self) -> u16 {
         let note = self.columns.iter().find(|(shown, _)| *shown == Shown::Note);
         note.map_or(0, |&(_, wide)| wide)
+    }
+
+    /// Returns the heading of a column.
+    pub(super) fn title(&self, shown: Shown) -> &'static str {
+        match shown {
+            Shown::Device if self.numbered => "GPU",
+            shown => shown.title(),
+        }
     }
 
     /// Returns a device's label as its column shows it.

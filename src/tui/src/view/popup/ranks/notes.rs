@@ -4,6 +4,7 @@ use gpumem_text::units::bytes;
 use ratatui::text::{Line, Span};
 
 use crate::model::{Job, Rank, signed_difference};
+use crate::view::layout::clip;
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
 
@@ -15,14 +16,17 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// Returns it as a line of text.
-    pub(super) fn line(self, theme: Theme) -> Line<'static> {
+    /// Returns it as a line of text in `room` columns.
+    pub(super) fn line(self, theme: Theme, room: u16) -> Line<'static> {
         let (mark, ink) = if self.marked {
             ("! ", Ink::Warning)
         } else {
             ("  ", Ink::Plain)
         };
-        Line::from_iter([Span::styled(mark, theme.ink(ink)), Span::raw(self.text)])
+        Line::from_iter([
+            Span::styled(mark, theme.ink(ink)),
+            Span::raw(clip(&self.text, room.saturating_sub(2))),
+        ])
     }
 }
 
@@ -110,13 +114,13 @@ fn visitors(job: &Job) -> impl Iterator<Item = String> {
             [one] => format!("rank {one}, which uses another device"),
             [some @ .., last] if some.len() < 4 => {
                 let some: Vec<String> = some.iter().map(u32::to_string).collect();
-                format!("ranks {} and {last}, which use others", some.join(", "))
+                format!("ranks {} and {last}, which use other devices", some.join(", "))
             }
-            many => format!("{} ranks that use others", many.len()),
+            many => format!("{} ranks that use other devices", many.len()),
         };
         match visitors.bytes {
-            0 => format!("{device} also has memory of {ranks}."),
-            _ => format!("{device} also has {size} of {ranks}."),
+            0 => format!("{device} also holds memory of {ranks}."),
+            _ => format!("{device} also holds {size} of {ranks}."),
         }
     })
 }
