@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
+use gpumem_probe::Reading;
+
 use super::*;
-use crate::model::{ChannelKey, Figures};
+use crate::model::{ChannelKey, Figures, Owner, ProcessState};
 
 const G: u64 = 1 << 30;
 
@@ -75,7 +77,8 @@ fn ranks_of_one_launcher_are_a_job() {
 
 #[test]
 fn what_differs_between_jobs_keeps_them_apart() {
-    let changes: [(&str, fn(&mut Process)); 6] = [
+    type Change = fn(&mut Process);
+    let changes: [(&str, Change); 6] = [
         ("user", |p| p.user = "kim".into()),
         ("program", |p| p.command = "python3 eval.py".into()),
         ("number of ranks", |p| p.world_size = Some(4)),

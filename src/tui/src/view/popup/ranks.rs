@@ -125,7 +125,7 @@ impl Columns {
     /// Returns the headings.
     fn titles(&self, theme: Theme) -> Vec<Cell<'static>> {
         let cell = |shown: Shown| match shown {
-            Shown::Bar => Cell::from(legend(theme)),
+            Shown::Bar => Cell::from(legend(theme, self.width(Shown::Bar))),
             shown => cell(shown, self.title(shown).to_owned(), theme.ink(Ink::Dim)),
         };
         self.shown().map(cell).collect()
@@ -142,7 +142,11 @@ impl Columns {
             ),
             Shown::Rank => cell(shown, rank.rank.to_string(), theme.ink(Ink::Strong)),
             Shown::Device => cell(shown, self.device(&rank.device_label), theme.ink(Ink::Dim)),
-            Shown::Note => cell(shown, notes::beside(rank, self.note()), theme.ink(notes::ink(rank))),
+            Shown::Note => cell(
+                shown,
+                notes::beside(rank, self.width(Shown::Note)),
+                theme.ink(notes::ink(rank)),
+            ),
             Shown::Figure(figure) if outlier.is_some_and(|outlier| outlier.figure == figure) => {
                 cell(shown, bytes(rank.holds.figure(figure)), theme.ink(Ink::Warning))
             }
@@ -171,11 +175,16 @@ impl Columns {
     }
 }
 
-/// Returns what the parts of the bars stand for.
-fn legend(theme: Theme) -> Line<'static> {
+/// Returns what the parts of the bars stand for, if that fits into `room` columns.
+fn legend(theme: Theme, room: u16) -> Line<'static> {
     let part = |ink, name| [swatch(&theme, ink), Span::styled(name, theme.ink(Ink::Dim))];
     let parts = [part(Ink::Allocated, " alloc  "), part(Ink::Cached, " cached")];
-    Line::from_iter(parts.into_iter().flatten())
+    let legend = Line::from_iter(parts.into_iter().flatten());
+    if legend.width() <= room.into() {
+        legend
+    } else {
+        Line::default()
+    }
 }
 
 /// Formats bytes for a column; `-` stands for an unknown figure.

@@ -151,13 +151,13 @@ impl Columns {
 
     /// Checks whether the notes have a column.
     pub(super) fn has_notes(&self) -> bool {
-        self.note() > 0
+        self.width(Shown::Note) > 0
     }
 
-    /// Returns the width of the column of notes.
-    pub(super) fn note(&self) -> u16 {
-        let note = self.columns.iter().find(|(shown, _)| *shown == Shown::Note);
-        note.map_or(0, |&(_, wide)| wide)
+    /// Returns the width of a column; 0 if there is none.
+    pub(super) fn width(&self, wanted: Shown) -> u16 {
+        let column = self.columns.iter().find(|(shown, _)| *shown == wanted);
+        column.map_or(0, |&(_, wide)| wide)
     }
 
     /// Returns the heading of a column.
