@@ -8,6 +8,9 @@
 //!   none of them stands out. Median and median absolute deviation, unlike mean and standard deviation, are not moved by the
 //!   outlier itself.
 //!
+//! Ranks are compared in each [`Figure`], until there is one in which more than a third of them are unusual: the job is uneven
+//! then, and the rest would only say in what its ranks differ least.
+//!
 //! With two ranks nobody can say which one is unusual, so that takes three.
 
 use gpumem_text::units;
@@ -149,7 +152,6 @@ impl Comparison {
                     *mark = Some(Outlier { figure, above_median });
                 }
             }
-            // The figures after one in which the ranks are uneven would mark what they differ in least.
             refused = marked.iter().flatten().count() * PER_OUTLIER > ranks.len();
             if refused {
                 break;

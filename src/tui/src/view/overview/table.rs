@@ -118,14 +118,9 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         }
         // The blank column before the first one has a mark at a rank that is unlike the others of its job.
         if model.world().jobs.outlier(process.id).is_some() {
+            let width = line.width.min(1);
             let mark = Span::styled("!", theme.ink(Ink::Warning));
-            screen.render(
-                mark,
-                Rect {
-                    width: line.width.min(1),
-                    ..line
-                },
-            );
+            screen.render(mark, Rect { width, ..line });
         }
         screen.hit(line, Target::Process(process.id));
     }
