@@ -106,6 +106,7 @@ impl Processes {
             user: known.uid.map_or_else(|| "?".into(), |uid| self.users.name(uid)),
             command: known.command.clone(),
             start_time: stat.start_time,
+            parent: Some(stat.parent).filter(|&parent| parent > 0),
             rss: known.rss,
             stopped: stat.is_stopped(),
         })

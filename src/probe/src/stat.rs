@@ -16,6 +16,8 @@ pub(crate) struct Stat {
     pub(crate) comm: String,
     /// One letter: `Z` is a zombie, `T` a process stopped by a signal, `t` one stopped by a debugger.
     pub(crate) state: char,
+    /// The parent's pid; 0 if the parent is not in this pid namespace.
+    pub(crate) parent: u32,
     /// Start time in clock ticks since boot.
     pub(crate) start_time: u64,
 }
@@ -42,10 +44,12 @@ impl Stat {
         // The first of these is field 3 of `proc(5)`.
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        let start_time = fields.nth(22 - 4)?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let start_time = fields.nth(22 - 5)?.parse().ok()?;
         Some(Stat {
             comm,
             state,
+            parent,
             start_time,
         })
     }
@@ -109,7 +113,7 @@ mod tests {
     fn name_may_contain_any_character() {
         for comm in ["python", "a b", "tmux: server", ") S 1 (", "((", "))", "a\nb"] {
             let stat = Stat::parse(&stat(comm, "777")).unwrap();
-            assert_eq!((stat.start_time, stat.state), (777, 'S'), "{comm}");
+            assert_eq!((stat.start_time, stat.state, stat.parent), (777, 'S', 1), "{comm}");
         }
         assert_eq!(Stat::parse(&stat("\x1b[2J", "1")).unwrap().comm, "\u{fffd}[2J");
     }

@@ -267,6 +267,8 @@ pub struct Process {
     pub command: String,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
+    /// The parent's pid; `None` if the parent is not in the pid namespace of this process.
+    pub parent: Option<u32>,
     /// Resident host memory in bytes, at most ten look-ups old.
     pub rss: u64,
     /// Whether a signal or a debugger has stopped it.

@@ -57,6 +57,7 @@ fn process_is_described() {
         Stat::read(&Root::default(), pid).unwrap().start_time
     );
     assert_eq!(process.user, processes.users.name(rustix::process::getuid().as_raw()));
+    assert_eq!(process.parent, Some(std::process::id()));
     assert!(process.rss > 0);
     assert_eq!(found[1], Err(NoProcess::NotHere));
 }
@@ -163,6 +164,7 @@ fn process_without_arguments_is_its_name_in_brackets() {
     let stat = Stat {
         comm: "kworker/0".into(),
         state: 'I',
+        parent: 2,
         start_time: 1,
     };
     assert_eq!(command::read(&Root::at(dir.path()), 7, &stat).unwrap(), "[kworker/0]");

@@ -39,6 +39,8 @@ pub(crate) enum Action {
     Zoom(i8),
     /// Zooms out until everything is shown.
     ZoomOut,
+    /// Opens the ranks of the selected process's job.
+    Ranks,
     /// Selects the next (positive) or previous process of the list.
     Process(i8),
     /// Toggles whether memory of others is shown.

@@ -18,11 +18,13 @@ mod managed;
 mod managed_published;
 mod map_layout;
 mod mapped;
+mod outlier;
 mod outside;
 mod partition;
 mod pools;
 mod process;
 mod ran_out;
+mod ranks;
 mod tags;
 mod ui;
 mod views;
@@ -49,6 +51,7 @@ pub(crate) use managed::{
 pub(crate) use managed_published::{PublishedManaged, PublishedRange};
 pub(crate) use map_layout::{Extents, MapLayout, Strip};
 pub(crate) use mapped::mapped;
+pub(crate) use outlier::{Figure, Holdings, Outlier, signed_difference};
 pub(crate) use partition::{Basis, Partition};
 pub(crate) use pools::PoolShare;
 pub(crate) use process::{
@@ -56,6 +59,7 @@ pub(crate) use process::{
     ProcessId, ProcessState, Sort,
 };
 pub(crate) use ran_out::RanOut;
+pub(crate) use ranks::{Job, Jobs, Rank};
 pub(crate) use tags::{TagPast, TagPoint};
 pub(crate) use ui::{
     Area, BlocksUi, Colors, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
@@ -194,6 +198,11 @@ impl Model {
     pub(crate) fn selected_process(&self) -> Option<&Process> {
         let id = self.ui.process.as_ref()?;
         self.world().processes.iter().find(|p| p.id == *id)
+    }
+
+    /// Returns the job of the selected process and its rank there, if it is a rank of one.
+    pub(crate) fn selected_job(&self) -> Option<(&Job, &Rank)> {
+        self.world().jobs.get(self.ui.process?)
     }
 
     /// Returns the channel of the selected process, if it has one.

@@ -85,6 +85,10 @@ pub(crate) struct Process {
     pub job: String,
     /// Rank in a distributed job.
     pub rank: Option<u32>,
+    /// Number of ranks of that job, on whatever machine, as the process publishes it.
+    pub world_size: Option<u32>,
+    /// The parent's pid. `None` if the process or its parent is not visible here.
+    pub parent: Option<u32>,
     /// Bytes on the device as NVML counts them.
     pub nvml: Reading<u64>,
     /// Figures of its channel. `None` if it has no channel or the channel cannot be read.

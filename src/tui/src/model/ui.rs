@@ -27,6 +27,8 @@ pub(crate) enum Popup {
         /// Index into [`Column::ALL`].
         selected: usize,
     },
+    /// The ranks of the selected process's job, side by side.
+    Ranks,
     /// The question whether to measure a card that other programs use.
     Measure,
     /// The menu of fixes of the demo.

@@ -67,6 +67,9 @@ pub(crate) static VIEWS: [ViewRow; 6] = [
             Binding::new(&[(Key::Enter, Action::Enter)])
                 .footer("Enter", |_| Some("blocks"))
                 .help("Enter", "its blocks"),
+            Binding::new(&[(Key::Char('r'), Action::Ranks)])
+                .footer("r", |model| model.selected_job().map(|_| "ranks"))
+                .help("r", "the ranks of its job side by side"),
             Binding::new(&[]).footer("s", |_| Some("sort")),
             Binding::new(&[]).footer("/", |_| Some("filter")),
         ],

@@ -12,6 +12,7 @@ use super::inputs::{Inputs, SourceId, Times};
 use super::managed::ManagedWorld;
 use super::outside::Outside;
 use super::process::{COUNTED_ABOVE, Process, ProcessId};
+use super::ranks::Jobs;
 use crate::words;
 
 /// Versions that the driver reports.
@@ -102,6 +103,8 @@ impl World {
             devices,
             processes,
             past,
+            // They follow from the processes.
+            jobs: _,
             findings,
             problems,
             left_out,
@@ -131,6 +134,8 @@ pub(crate) struct World {
     pub processes: Vec<Process>,
     /// Processes that ended before the dashboard began. Their black boxes are listed on demand.
     pub past: BTreeSet<ProcessId>,
+    /// Distributed jobs, and which of the processes are their ranks.
+    pub jobs: Jobs,
     /// Sentences about the state of the machine, worst first.
     pub findings: Vec<Finding>,
     /// Managed memory. It has samples of its own and is carried over.

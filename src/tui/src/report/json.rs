@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use gpumem_probe::Reading;
 
 use super::shape::{
-    Document, JsonDevice, JsonFigures, JsonFinding, JsonHost, JsonLeftOut, JsonMemory, JsonMig, JsonOutside, JsonPool,
-    JsonProblem, JsonProcess, Reasons,
+    Document, JsonDevice, JsonFigures, JsonFinding, JsonHost, JsonLeftOut, JsonMemory, JsonMig, JsonOutlier,
+    JsonOutside, JsonPool, JsonProblem, JsonProcess, Reasons,
 };
 use crate::model::{
-    Basis, Device, DeviceKey, DeviceKind, Figures, Finding, LeftOut, Model, Nanos, Partition, PoolShare, Problem,
-    ProblemKind, Process, ProcessId, ProcessState, Severity,
+    Basis, Device, DeviceKey, DeviceKind, Figure, Figures, Finding, LeftOut, Model, Nanos, Outlier, Partition,
+    PoolShare, Problem, ProblemKind, Process, ProcessId, ProcessState, Severity,
 };
 use crate::source;
 
@@ -206,6 +206,7 @@ type Labels<'a> = HashMap<DeviceKey, &'a str>;
 
 fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> JsonProcess<'a> {
     let mut why = Reasons::new();
+    let jobs = &model.world().jobs;
     let device = labels.get(&process.id.device).copied();
     if device.is_none() {
         let text = format!("{} is gone or not shown", process.device_label);
@@ -267,6 +268,8 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         command: known(&process.command).then_some(process.command.as_str()),
         job: known(&process.job).then_some(process.job.as_str()),
         rank: process.rank,
+        ranks: jobs.get(process.id).map(|(job, _)| job.ranks.len()),
+        outlier: jobs.outlier(process.id).map(outlier),
         state,
         stopped: process.stopped,
         ended_unix_ms: process.ended.map(|ended| unix_ms(model, ended.at)),
@@ -280,6 +283,18 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         managed_on_cpu: figure("managed_on_cpu", &process.managed, &mut why).map(|sums| sums.on_cpu),
         allocator: process.figures.as_ref().map(figures),
         unavailable: why,
+    }
+}
+
+fn outlier(outlier: Outlier) -> JsonOutlier {
+    JsonOutlier {
+        figure: match outlier.figure {
+            Figure::Reserved => "reserved",
+            Figure::Allocated => "allocated",
+            Figure::Cached => "cached",
+            Figure::Nvml => "nvml",
+        },
+        above_median: outlier.above_median,
     }
 }
 

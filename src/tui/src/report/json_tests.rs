@@ -158,7 +158,16 @@ fn every_null_has_its_reason() {
     };
     let document = report(sample);
     // These are optional and need no reason.
-    let identity = ["uuid", "pci", "job", "rank", "part_of", "host_memory"];
+    let identity = [
+        "uuid",
+        "pci",
+        "job",
+        "rank",
+        "ranks",
+        "outlier",
+        "part_of",
+        "host_memory",
+    ];
     let mut todo = vec![&document];
     let mut nulls = 0;
     while let Some(value) = todo.pop() {
@@ -510,5 +519,73 @@ fn documentation_names_every_field() {
             Value::Array(list) => todo.extend(list),
             _ => {}
         }
+    }
+}
+
+#[test]
+fn ranks_say_how_they_differ_from_their_job() {
+    let mut model = Model::default();
+    model.setup.no_demo = true;
+    let rank = |rank: u32, reserved: u64| {
+        let identity = Identity {
+            pid: 10 + rank,
+            job: "pretrain".into(),
+            rank: Some(rank).filter(|&rank| rank < 4),
+            ..Identity::default()
+        };
+        let figures = Figures {
+            reserved,
+            ..Figures::default()
+        };
+        Channel {
+            key: ChannelKey(1, rank.into()),
+            pid: Some(identity.pid),
+            disputed: None,
+            snapshot: Arc::new(Snapshot {
+                identity: Arc::new(identity),
+                devices: vec![DeviceMap {
+                    device: gpumem_channel::Device {
+                        kind: DeviceKind::Cuda,
+                        uuid: [7; 16],
+                        ..Default::default()
+                    },
+                    ..Default::default()
+                }],
+                ..Snapshot::default()
+            }),
+            figures: [Some(figures)].into(),
+            error: None,
+            read_at: 0,
+            last_sign: None,
+        }
+    };
+    let gib = 1 << 30;
+    let sample = ChannelSample {
+        channels: vec![
+            rank(0, 8 * gib),
+            rank(1, 8 * gib),
+            rank(2, 8 * gib),
+            rank(3, 2 * gib),
+            rank(4, gib),
+        ],
+        ..ChannelSample::default()
+    };
+    update(&mut model, 1, Event::sampled(1, Sample::Channels(sample)));
+    let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
+    let process = |pid: u32| {
+        let processes = document["processes"].as_array().unwrap();
+        processes.iter().find(|process| process["pid"] == pid).unwrap()
+    };
+    let outlier = json!({"figure": "reserved", "above_median": -6i64 * gib as i64});
+    for (pid, ranks, expected) in [
+        (10, json!(4), Value::Null),
+        (13, json!(4), outlier),
+        (14, Value::Null, Value::Null),
+    ] {
+        assert_eq!(
+            (&process(pid)["ranks"], &process(pid)["outlier"]),
+            (&ranks, &expected),
+            "{pid}"
+        );
     }
 }

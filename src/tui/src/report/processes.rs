@@ -171,6 +171,8 @@ mod tests {
             command: "gpumem-tui".into(),
             job: "replay resnet50_multires.csv.gz".into(),
             rank: None,
+            world_size: None,
+            parent: None,
             nvml: Reading::NotSupported,
             figures: Some(Figures {
                 allocated: 800 << 20,

@@ -95,6 +95,8 @@ pub(super) struct JsonProcess<'a> {
     pub(super) command: Option<&'a str>,
     pub(super) job: Option<&'a str>,
     pub(super) rank: Option<u32>,
+    pub(super) ranks: Option<usize>,
+    pub(super) outlier: Option<JsonOutlier>,
     pub(super) state: &'static str,
     pub(super) stopped: Option<bool>,
     pub(super) ended_unix_ms: Option<u64>,
@@ -112,6 +114,12 @@ pub(super) struct JsonOutside {
     pub(super) bytes: u64,
     pub(super) at_start: Option<u64>,
     pub(super) users: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct JsonOutlier {
+    pub(super) figure: &'static str,
+    pub(super) above_median: i64,
 }
 
 #[derive(Debug, Serialize)]

@@ -1,5 +1,6 @@
 //! The text report.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use gpumem_channel::pool_called;
@@ -7,7 +8,7 @@ use gpumem_probe::{NvmlState, Reading};
 use gpumem_text::units;
 
 use super::processes;
-use crate::model::{Basis, Device, DeviceKind, Model, Partition, Severity};
+use crate::model::{Basis, Device, DeviceKind, Model, Partition, ProcessId, Severity};
 use crate::wrap::{width, wrap};
 
 /// Formats the report, ending in a newline. Lines take at most `room` columns if possible: the table drops columns, and sentences
@@ -52,6 +53,7 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
             writeln!(out, "{line}")?;
         }
         write_budgets(out, model, room)?;
+        write_jobs(out, model, room)?;
     }
     if !world.past.is_empty() && !model.ui.black_boxes {
         let count = world.past.len();
@@ -215,6 +217,23 @@ fn write_budgets(out: &mut String, model: &Model, room: u16) -> std::fmt::Result
             let text = format!("{who} {pool}: {reserved} reserved, {free} of it free, the largest block {largest}");
             write_detail(out, &text, room)?;
         }
+    }
+    Ok(())
+}
+
+/// Writes a line for each job with a listed rank: its ranks, their median, and those that are unlike the others.
+fn write_jobs(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
+    let listed: HashSet<ProcessId> = model.listed().map(|process| process.id).collect();
+    let jobs = model.world().jobs.iter();
+    for job in jobs.filter(|job| job.ranks.iter().any(|rank| listed.contains(&rank.id))) {
+        let mut text = format!("{}: {}", job.name, job.extent());
+        if let Some(median) = job.median.reserved {
+            write!(text, ", median {} reserved", units::bytes(median))?;
+        }
+        for (rank, outlier) in job.ranks.iter().filter_map(|rank| Some((rank.rank, rank.outlier?))) {
+            write!(text, "; rank {rank}: {outlier}")?;
+        }
+        write_detail(out, &text, room)?;
     }
     Ok(())
 }

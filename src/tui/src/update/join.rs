@@ -10,8 +10,8 @@ use gpumem_channel::{Identity, Life};
 use gpumem_probe::{Process as HostProcess, Reading};
 
 use crate::model::{
-    Basis, COUNTED_ABOVE, ChannelKey, Device, DeviceKey, DeviceState, Inputs, Model, Owner, Point, Process, ProcessId,
-    SourceId, World,
+    Basis, COUNTED_ABOVE, ChannelKey, Device, DeviceKey, DeviceState, Inputs, Jobs, Model, Owner, Point, Process,
+    ProcessId, SourceId, World,
 };
 
 use super::devices::{Told, devices, told};
@@ -35,6 +35,7 @@ pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     advance(&mut world.devices, inputs, fresh);
     world.processes = processes(inputs, &world.devices, model);
     managed::join(&mut world.processes, &world.managed);
+    world.jobs = Jobs::of(&world.processes);
     world.past = unseen_black_boxes(&world.processes, inputs);
     world.findings = super::findings::of(&world, inputs);
     std::mem::replace(&mut model.live, world)
@@ -119,6 +120,7 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
                 if let Some(identity) = identities.get(&listed.pid) {
                     row.job.clone_from(&identity.job);
                     row.rank = identity.rank;
+                    row.world_size = identity.world_size;
                 }
                 rows.push(row);
             }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use gpumem_probe::Reading;
 
-use crate::model::{BlocksUi, Column, Model, Owner, Process, ProcessId, Sort};
+use crate::model::{BlocksUi, Column, Jobs, Model, Owner, Popup, Process, ProcessId, Sort};
 
 /// Rebuilds the list of processes after a sample, or when the order or the filter change. The same process stays selected. The
 /// first row is selected if none was, or if the selected process is gone or does not pass the filter.
@@ -15,7 +15,8 @@ pub(super) fn refresh(model: &mut Model) {
     let processes = &world.processes;
     let listed = |p: &Process| (all || !world.past.contains(&p.id)) && matches(p, &needle);
     let mut rows: Vec<usize> = (0..processes.len()).filter(|&i| listed(&processes[i])).collect();
-    rows.sort_by(|&a, &b| compare(&processes[a], &processes[b], sort));
+    let jobs = &world.jobs;
+    rows.sort_by(|&a, &b| compare(&processes[a], &processes[b], sort, jobs));
     model.rows = rows;
     follow_demo(model);
     follow_publisher(model);
@@ -27,7 +28,9 @@ pub(super) fn refresh(model: &mut Model) {
         model.ui.blocks = BlocksUi::default();
     }
     let first = model.listed().next().map(|p| p.id);
-    let hidden = !needle.is_empty() && first.is_some() && !model.listed().any(|p| Some(p.id) == model.ui.process);
+    // The popup of ranks selects ranks that do not pass the filter, too.
+    let filtered = !needle.is_empty() && model.ui.popup != Some(Popup::Ranks);
+    let hidden = filtered && first.is_some() && !model.listed().any(|p| Some(p.id) == model.ui.process);
     if model.selected_process().is_none() || hidden {
         let filter = &mut model.ui.filter;
         filter.before = filter.before.or(model.ui.process).filter(|_| hidden);
@@ -92,12 +95,16 @@ fn matches(process: &Process, needle: &str) -> bool {
 
 /// Compares two rows. Figures that are not available come last in either direction. Ties are broken by identity, so that rows
 /// do not change places.
-fn compare(a: &Process, b: &Process, sort: Sort) -> Ordering {
+fn compare(a: &Process, b: &Process, sort: Sort, jobs: &Jobs) -> Ordering {
     let directed = |order: Ordering| if sort.descending { order.reverse() } else { order };
     let order = match sort.column {
         Column::Pid => directed(a.pid.cmp(&b.pid)),
         Column::User => directed(a.user.cmp(&b.user)),
-        Column::Command => directed(a.command.cmp(&b.command)),
+        // The ranks of a job stand together, in their order.
+        Column::Command => {
+            let (x, y) = (jobs.command(a), jobs.command(b));
+            directed(x.cmp(y)).then(jobs.place(a.id).cmp(&jobs.place(b.id)))
+        }
         Column::State => directed(a.state_text().cmp(&b.state_text())),
         column => match (number(a, column), number(b, column)) {
             (Some(x), Some(y)) => directed(x.total_cmp(&y)),

@@ -17,6 +17,7 @@ mod map;
 mod mouse;
 mod overview;
 mod popup;
+mod ranks;
 mod row;
 mod tags;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::event::Effect;
 use crate::model::{Action, BlocksUi, Model, Move, Process, ProcessId, Severity, View};
 
-use super::{map, tags, toast};
+use super::{map, ranks, tags, toast};
 
 /// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
@@ -21,6 +21,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::Enter if model.rows.is_empty() => {}
         Action::Enter if has_blocks(model) => model.ui.view = View::Blocks,
         Action::Enter => return Some(why_no_map(model)),
+        Action::Ranks => return Some(ranks::open(model)),
         _ => return None,
     }
     Some(vec![Effect::Draw])

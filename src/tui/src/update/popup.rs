@@ -1,9 +1,9 @@
 //! Handles keys and clicks in a popup.
 
 use crate::event::{Effect, Key};
-use crate::model::{Column, Model, Popup, Sort};
+use crate::model::{Action, Column, Model, Popup, Sort};
 
-use super::{demo, hierarchy, relist};
+use super::{demo, hierarchy, overview, ranks, relist};
 
 /// A move of the selection or of the text.
 enum Move {
@@ -25,11 +25,13 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::End | Key::Char('G') => Move::Last,
         Key::Enter | Key::Char(' ') => return accept(model),
         Key::Esc | Key::Char('q') => return close(model),
-        Key::Char('r') if matches!(model.ui.popup, Some(Popup::Measure)) => return close(model),
+        Key::Char('r') if matches!(model.ui.popup, Some(Popup::Measure | Popup::Ranks)) => return close(model),
         Key::Char('?') if matches!(model.ui.popup, Some(Popup::Help { .. })) => return close(model),
         Key::Char('m') if matches!(model.ui.popup, Some(Popup::Findings { .. })) => return close(model),
         Key::Char('s') if matches!(model.ui.popup, Some(Popup::Sort { .. })) => return close(model),
         Key::Char('f') if matches!(model.ui.popup, Some(Popup::Fix { .. })) => return close(model),
+        // Ranks have numbers of their own.
+        Key::Char('1'..='9') if model.ui.popup == Some(Popup::Ranks) => return Vec::new(),
         Key::Char(c @ '1'..='9') => return pick(model, c as usize - '1' as usize),
         _ => return Vec::new(),
     };
@@ -42,6 +44,10 @@ pub(super) fn pick(model: &mut Model, n: usize) -> Vec<Effect> {
     let last = last_entry(model);
     match &mut model.ui.popup {
         Some(Popup::Sort { selected } | Popup::Fix { selected }) if n <= last => *selected = n,
+        Some(Popup::Ranks) => {
+            ranks::select(model, |_, last| n.min(last));
+            return vec![Effect::Draw];
+        }
         _ => return Vec::new(),
     }
     accept(model)
@@ -69,6 +75,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
         }
         Some(Popup::Fix { selected }) => demo::fix(model, selected),
         Some(Popup::Measure) => hierarchy::start(model),
+        Some(Popup::Ranks) => overview::act(model, Action::Enter).unwrap_or_default(),
         Some(Popup::Help { .. } | Popup::Findings { .. }) | None => vec![Effect::Draw],
     }
 }
@@ -88,18 +95,22 @@ pub(super) fn sort_by(model: &mut Model, column: Column) {
 }
 
 fn shift(model: &mut Model, movement: &Move) {
-    let last = last_entry(model);
-    let moved = |at: usize| match movement {
+    let moved = |at: usize, last: usize| match movement {
         Move::By(by) => at.saturating_add_signed(*by).min(last),
         Move::First => 0,
         Move::Last => last,
     };
+    if model.ui.popup == Some(Popup::Ranks) {
+        return ranks::select(model, moved);
+    }
+    let last = last_entry(model);
+    let moved = |at: usize| moved(at, last);
     match &mut model.ui.popup {
         Some(Popup::Help { scroll } | Popup::Findings { scroll }) => {
             *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16
         }
         Some(Popup::Sort { selected } | Popup::Fix { selected }) => *selected = moved(*selected),
-        Some(Popup::Measure) | None => {}
+        Some(Popup::Measure | Popup::Ranks) | None => {}
     }
 }
 
@@ -108,6 +119,6 @@ fn last_entry(model: &Model) -> usize {
         Some(Popup::Help { .. } | Popup::Findings { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
         Some(Popup::Sort { .. }) => Column::ALL.len() - 1,
         Some(Popup::Fix { .. }) => model.demo.as_ref().map_or(0, |d| d.choices.len().saturating_sub(1)),
-        Some(Popup::Measure) | None => 0,
+        Some(Popup::Measure | Popup::Ranks) | None => 0,
     }
 }

@@ -1,8 +1,9 @@
-//! The popups over a view: help, the findings in full, the sort menu, the fix menu.
+//! The popups over a view: help, the findings in full, the ranks of a job, the sort menu, the fix menu.
 
 mod findings;
 mod help;
 mod measure;
+mod ranks;
 
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::Span;
@@ -34,6 +35,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
                 .collect();
             menu(screen, area, "Sort by", &entries, *selected);
         }
+        Popup::Ranks => ranks::draw(screen, area),
         Popup::Measure => measure::draw(screen, area),
         Popup::Fix { selected } => {
             let choices = screen.model.demo.as_ref().map_or(&[][..], |d| &d.choices);

@@ -7,5 +7,6 @@ mod labels;
 mod legends;
 mod messages;
 mod names;
+mod ranks;
 mod rules;
 mod screens;

@@ -282,6 +282,7 @@ fn counters_are_attached_only_while_they_are_shown() {
     model.inputs.processes = vec![gpumem_probe::Process {
         pid: 99,
         start_time: 7,
+        parent: None,
         user: "ml".into(),
         command: "python".into(),
         rss: 0,

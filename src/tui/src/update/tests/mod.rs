@@ -9,5 +9,6 @@ mod list;
 mod look;
 mod managed;
 mod map;
+mod ranks;
 mod row;
 mod sample;

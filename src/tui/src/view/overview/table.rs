@@ -90,7 +90,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let listed: Vec<&Process> = model.listed().skip(in_view.start).take(in_view.len()).collect();
     let selected = model.selected_row().filter(|row| in_view.contains(row));
     let mut state = TableState::new().with_selected(selected.map(|row| row - in_view.start));
-    let table = process_table(theme, &columns, &listed)
+    let table = process_table(screen, &columns, &listed)
         .header(heading::row(model, theme, &columns, &titles))
         .row_highlight_style(theme.selected());
     screen.render_stateful(table, inside, &mut state);
@@ -115,6 +115,12 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         if let (Some(Rect { x, width, .. }), Some(parts)) = (bar, bar_parts(model, process)) {
             let bar = MemoryBar { theme, parts: &parts };
             screen.render(bar, Rect { x, width, ..line });
+        }
+        // The blank column before the first one has a mark at a rank that is unlike the others of its job.
+        if model.world().jobs.outlier(process.id).is_some() {
+            let width = line.width.min(1);
+            let mark = Span::styled("!", theme.ink(Ink::Warning));
+            screen.render(mark, Rect { width, ..line });
         }
         screen.hit(line, Target::Process(process.id));
     }
@@ -147,10 +153,13 @@ fn places(line: Rect, columns: &[(Shown, u16)]) -> Vec<Rect> {
 }
 
 /// Returns a table of processes with a blank column before the first one.
-fn process_table(theme: Theme, columns: &[(Shown, u16)], listed: &[&Process]) -> Table<'static> {
+fn process_table(screen: &Screen<'_>, columns: &[(Shown, u16)], listed: &[&Process]) -> Table<'static> {
+    let (theme, jobs) = (screen.theme, &screen.model.world().jobs);
     let row = |process: &&Process| {
+        let unusual = jobs.outlier(process.id).map(|outlier| Shown::of_figure(outlier.figure));
         let cells = columns.iter().map(|&column| {
             let (text, ink) = row::text(process, column, columns);
+            let ink = if unusual == Some(column.0) { Ink::Warning } else { ink };
             cell(column.0, text, theme.ink(ink))
         });
         Row::new(cells)

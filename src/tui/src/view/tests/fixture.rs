@@ -4,6 +4,7 @@
 mod broken;
 mod hierarchy;
 mod memory;
+pub(super) mod ranks;
 mod simulated;
 mod unified;
 
@@ -38,6 +39,8 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         command: command.into(),
         job: String::new(),
         rank: None,
+        world_size: None,
+        parent: None,
         nvml: Reading::Pending,
         figures: None,
         managed: Reading::NotSupported,
@@ -219,6 +222,9 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("overview-several", several()),
         ("overview-mig", mig()),
         ("overview-shared", shared()),
+        ("overview-ranks", ranks::eight()),
+        ("ranks", with(Popup::Ranks, ranks::eight())),
+        ("ranks-many", with(Popup::Ranks, ranks::many())),
         ("blocks", at(View::Blocks, h100())),
         ("blocks-sim", at(View::Blocks, simulated())),
         ("blocks-none", at(View::Blocks, failing())),

@@ -4,7 +4,7 @@
 mod tests;
 
 use super::row;
-use crate::model::{Column, Model, Process};
+use crate::model::{Column, Figure, Model, Process};
 use crate::view::layout::clip;
 use crate::wrap::width;
 
@@ -92,6 +92,16 @@ impl Shown {
             Shown::Ooms => "OOMS",
             Shown::Bar => "OF DEVICE",
         }
+    }
+
+    /// Returns the column of a figure.
+    pub(super) fn of_figure(figure: Figure) -> Shown {
+        Shown::Of(match figure {
+            Figure::Reserved => Column::Reserved,
+            Figure::Allocated => Column::Allocated,
+            Figure::Cached => Column::Cached,
+            Figure::Nvml => Column::Nvml,
+        })
     }
 
     /// Checks whether the column holds text, aligned at the left, and not figures, aligned at the right.
