@@ -1,29 +1,41 @@
-"""Publishes the memory of PyTorch's own CUDA allocator, for `gpumem-tui` to show.
+"""Publishes the memory of PyTorch's own CUDA allocator, for `gpumem-tui` to show, or replaces that allocator by gpumem's.
 
     import gpumem
     gpumem.publish()
 
 A daemon thread reads PyTorch's figures once a second and hands them to a small process, which publishes them. Nothing native runs in
-this process, and no function of this package raises into the program, opens a CUDA context or waits for the GPU.
+this process, and no function of this module raises into the program, opens a CUDA context or waits for the GPU.
+
+    torch.cuda.memory.change_current_allocator(gpumem.allocator)
+
+has PyTorch use gpumem's allocator, which publishes by itself; the class Allocator has the same for CuPy and RMM. The library is loaded
+when the object is first used, which raises RuntimeError if there is none.
 
 Environment: GPUMEM_INTERVAL is the time between two readings in seconds (0.1 to 60, 1 if not set), GPUMEM_JOB is the name of the job,
-GPUMEM_TUI is the path of the program `gpumem-tui`, and GPUMEM_DEBUG=1 lets the publisher process write to stderr.
+GPUMEM_TUI is the path of the program `gpumem-tui`, GPUMEM_LIBRARY that of libgpumem_alloc.so, and GPUMEM_DEBUG=1 lets the publisher
+process write to stderr.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Iterator, Optional
 
-from . import _publisher
+from . import _allocator, _publisher
+from ._allocator import Allocator
 
-__all__ = ["mark", "publish", "step", "stop", "tag"]
+__all__ = ["Allocator", "allocator", "mark", "publish", "step", "stop", "tag"]
+
+# That of `gpumem-tui run`, if it has loaded this package under its name, too.
+allocator: Allocator = getattr(sys.modules.get(f"{_publisher.RUN_NAME}._allocator"), "allocator", _allocator.allocator)
 
 
 def publish() -> None:
     """Starts to publish once torch has initialised CUDA. It may be called at any time, and more than once.
 
-    Without torch, or with a torch that was not built for CUDA, it says so on stderr, once, and does nothing.
+    Without torch, with a torch that was not built for CUDA, or with gpumem's allocator, which publishes by itself, it says so on stderr,
+    once, and does nothing.
     """
     _publisher.chosen().start(quiet=False)
 
@@ -39,7 +51,7 @@ def mark(name: str) -> None:
 
 
 def step(number: Optional[int] = None) -> None:
-    """Marks the begin of a step as "step N". Without a number it counts from 1."""
+    """Marks the begin of a step as "step N", and ends the one before for allocator.leak_report(). Without a number it counts from 1."""
     _publisher.chosen().step(number)
 
 
@@ -47,11 +59,15 @@ def step(number: Optional[int] = None) -> None:
 def tag(name: str) -> Iterator[None]:
     """Marks a phase of the program: its begin, and at its end the begin of what is around it ("other" outside of all tags).
 
-    The mark is for the whole process. The blocks that are allocated within do not get the tag.
+    The mark is for the whole process. Blocks that the thread takes from gpumem's allocator within get the tag; those of PyTorch's own
+    do not.
     """
     publisher = _publisher.chosen()
     publisher.enter(name)
+    pushed = allocator._push(name)
     try:
         yield
     finally:
+        if pushed:
+            allocator._pop()
         publisher.leave()

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any, Callable, List, Optional, TypeVar, cast
 
-from . import _binary, _hook, _names, _oom, _pace, _torch
+from . import _allocator, _binary, _hook, _names, _oom, _pace, _torch
 from ._pipe import Gone
 from ._say import say
 from ._reader import Reader
@@ -50,12 +50,14 @@ class Publisher:
         self._wanted: bool = before._wanted if before else False
         self._asked_torch: bool = before._asked_torch if before else False
         self._hooked: bool = before._hooked if before else False
+        self._quiet: bool = before._quiet if before else True
         self._steps: int = before._steps if before else 0
         self._tags: List[str] = []
 
     @never_raises
     def start(self, quiet: bool) -> None:
         """Publishes from the moment on in which torch has initialised CUDA. `quiet`: says nothing if there is nothing to publish."""
+        self._quiet = self._quiet and quiet
         torch = _torch.imported()
         if torch is None:
             if importlib.util.find_spec("torch") is not None:
@@ -71,6 +73,8 @@ class Publisher:
                 say(why)
             return
         self._wanted = True
+        if self._replaced():
+            return
         if _torch.initialised(torch):
             self.launch(torch)
             return
@@ -86,7 +90,7 @@ class Publisher:
     def launch(self, torch: Any) -> None:
         """Starts the thread, unless it runs or nobody wants it."""
         with self._lock:
-            if not self._wanted or (self._thread is not None and self._thread.is_alive()):
+            if not self._wanted or self._replaced() or (self._thread is not None and self._thread.is_alive()):
                 return
             binary = _binary.find()
             if binary is None:
@@ -98,6 +102,12 @@ class Publisher:
             self._reader = Reader(torch, [binary, "publisher"], interval)
             self._thread = threading.Thread(target=_run, args=(self._reader,), name="gpumem", daemon=True)
             self._thread.start()
+
+    def _replaced(self) -> bool:
+        """Checks whether torch is on gpumem's allocator, and says that its own has nothing to publish."""
+        if _allocator.allocator.serves_torch and not self._quiet:
+            say("torch is on gpumem's allocator, which publishes by itself")
+        return _allocator.allocator.serves_torch
 
     @never_raises
     def stop(self) -> None:
@@ -113,6 +123,7 @@ class Publisher:
     @never_raises
     def mark(self, name: str) -> None:
         """Sends a mark, without waiting. It is lost if nothing is published."""
+        _allocator.allocator._mark(name)
         reader = self._reader
         pipe = reader.pipe if reader else None
         if pipe is None:
@@ -127,6 +138,7 @@ class Publisher:
     @never_raises
     def step(self, number: Optional[int]) -> None:
         """Marks a step."""
+        _allocator.allocator._step()
         self._steps = self._steps + 1 if number is None else int(number)
         self.mark(f"step {self._steps}")
 
