@@ -35,7 +35,10 @@ impl Programs {
             // Later versions warn of forks in a process with threads.
             .args(["60", "python3", "-B", "-W", "ignore"])
             .arg(program)
-            .env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/python"))
+            .env(
+                "PYTHONPATH",
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/python"),
+            )
             .env("GPUMEM_LIBRARY", gpumem_tests::libgpumem_alloc())
             .env("LD_LIBRARY_PATH", self.0.path())
             .envs(World::without_gpu().environment())
