@@ -12,5 +12,11 @@ def _cuda_attach_out_of_memory_observer(observer):
     observers.append(observer)
 
 
+def _cuda_memoryStats(device):
+    from .cuda import _recorded
+
+    return _recorded.stats(device)
+
+
 def _cuda_isHistoryEnabled():
     return os.environ.get("STANDIN_HISTORY") == "1"
