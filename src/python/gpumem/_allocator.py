@@ -32,6 +32,7 @@ class Allocator:
         self._library: Optional[ctypes.CDLL] = None
         self._ends_stacks = False
         self._cupy_pool: Any = None
+        self._torch_pool: Any = None
         # Whether it is PyTorch's current allocator.
         self.serves_torch = False
 
@@ -55,9 +56,13 @@ class Allocator:
         """
         from . import _torch_pluggable
 
+        library = self.library
         caller = str(sys._getframe(1).f_globals.get("__name__"))
         if caller.split(".")[0] != "torch":
-            return _torch_pluggable.for_pool(self)
+            # A pool does not keep it alive.
+            with self._lock:
+                self._torch_pool = self._torch_pool or _torch_pluggable.for_pool(library)
+            return self._torch_pool
         hooks = _torch_pluggable.current(self)
         self.serves_torch = True
         return hooks

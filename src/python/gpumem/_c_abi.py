@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Any, List, Tuple, Type
 
 
 class Stat(Structure):
@@ -90,7 +91,7 @@ OOM_FN = CFUNCTYPE(None, c_int, c_size_t)
 STACK_FN = CFUNCTYPE(c_int, POINTER(c_uint64), c_int)
 
 # Every function that Python calls: without argument types ctypes silently truncates a stream's handle to 32 bits.
-FUNCTIONS = (
+FUNCTIONS: Tuple[Tuple[str, Any, List[Any]], ...] = (
     ("gpumem_alloc", c_void_p, [c_size_t, c_int, c_void_p]),
     ("gpumem_free", None, [c_void_p, c_size_t, c_int, c_void_p]),
     ("gpumem_record_stream", None, [c_void_p, c_void_p]),
@@ -153,7 +154,7 @@ def last_error(library: ctypes.CDLL) -> str:
     return (library.gpumem_last_error() or b"no error").decode()
 
 
-def failure(library: ctypes.CDLL, out_of_memory: type[Exception] = MemoryError) -> Exception:
+def failure(library: ctypes.CDLL, out_of_memory: Type[Exception] = MemoryError) -> Exception:
     """Returns the exception for an allocation that returned NULL. Programs make room when memory is short, which helps only then."""
     text = last_error(library)
     short = "out of GPU memory" in text or "larger than any device" in text

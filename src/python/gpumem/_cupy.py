@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Dict, Optional, Tuple
 
-import cupy
+import cupy  # type: ignore[import-not-found, unused-ignore]
 
 from . import _c_abi
 

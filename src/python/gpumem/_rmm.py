@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Optional
 
-import rmm
+import rmm  # type: ignore[import-not-found, unused-ignore]
 
 from . import _c_abi
 
@@ -31,7 +31,7 @@ def resource(library: ctypes.CDLL, device: Optional[int]) -> Any:
 
 
 def _current_device() -> int:
-    from rmm._cuda.gpu import getDevice
+    from rmm._cuda.gpu import getDevice  # type: ignore[import-not-found, unused-ignore]
 
     return int(getDevice())
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from . import _c_abi
 
@@ -39,7 +39,7 @@ def answer(allocator: Allocator) -> None:
         _check(device)
         found = allocator.stats(device)
         stats: Dict[str, Any] = {
-            name: {pool: _stat(getattr(getattr(found, pool), name)) for pool in POOLS} for name, _ in _c_abi.PoolStats._fields_
+            field[0]: {pool: _stat(getattr(getattr(found, pool), field[0])) for pool in POOLS} for field in _c_abi.PoolStats._fields_
         }
         stats.update({name: getattr(found, name) for name in COUNTERS})
         # This allocator has no limit for splitting blocks.
@@ -107,11 +107,12 @@ def answer(allocator: Allocator) -> None:
 
     observers: List[Callable[[int, int, int, int], None]] = []
 
-    @_c_abi.OOM_FN
-    def told(device: int, size: int) -> None:
+    def tell(device: int, size: int) -> None:
         free, total = torch.cuda.mem_get_info(device)
         for observer in observers:
             observer(device, size, total, free)
+
+    told = _c_abi.OOM_FN(tell)
 
     def attach_observer(observer: Callable[[int, int, int, int], None]) -> None:
         if not observers:
@@ -151,7 +152,7 @@ def _check(device: int) -> None:
 
 
 def _stat(stat: _c_abi.Stat) -> Dict[str, int]:
-    return {name: getattr(stat, name) for name, _ in _c_abi.Stat._fields_}
+    return {field[0]: getattr(stat, field[0]) for field in _c_abi.Stat._fields_}
 
 
 def _since(stats: Dict[str, Any], begun: Dict[str, Any]) -> Dict[str, Any]:

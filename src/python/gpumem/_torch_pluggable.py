@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from . import _c_abi, _torch, _torch_figures, _torch_pools
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from ._allocator import Allocator
 
 
-def for_pool(allocator: Allocator) -> Any:
+def for_pool(library: ctypes.CDLL) -> Any:
     """Returns an object for a pool of PyTorch's own allocator. For that one NULL means that there is no memory: it then gives its caches
     back and asks again."""
-    return _pluggable(allocator.library, "gpumem_alloc", "gpumem_free")
+    return _pluggable(library, "gpumem_alloc", "gpumem_free")
 
 
 def current(allocator: Allocator) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, List, Sequence, Tuple
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from . import _c_abi
 
@@ -51,7 +51,7 @@ def answer(library: ctypes.CDLL) -> None:
             return None
 
         def use_count(self) -> int:
-            return max(0, library.gpumem_pool_uses(self._use.device, self._use.pool))
+            return max(0, int(library.gpumem_pool_uses(self._use.device, self._use.pool)))
 
         def snapshot(self, include_traces: bool = True) -> Any:
             return torch.cuda.memory_snapshot(self.id)

@@ -58,7 +58,9 @@ class WithoutLibrary(Case):
             )
 
     def test_publishing_needs_no_library(self):
-        ran = self.run_program("import gpumem, torch; gpumem.publish(); torch.empty(1); wait_for('stats')\nwith gpumem.tag('x'): gpumem.step()")
+        ran = self.run_program(
+            "import gpumem, torch; gpumem.publish(); torch.empty(1); wait_for('stats')\nwith gpumem.tag('x'): gpumem.step()"
+        )
         self.assert_well(ran)
         self.assertEqual([message["name"] for message in ran.of("mark")], ["x", "step 1", "other"])
 
@@ -112,8 +114,9 @@ class Torch(Use):
 
     def test_pool_of_pytorchs_own_allocator(self):
         self.assert_prints(
-            "import gpumem, torch; print(gpumem.allocator.allocator().names, torch.cuda.memory.get_allocator_backend(), gpumem.allocator.serves_torch)",
-            "('gpumem_alloc', 'gpumem_free') native False\n",
+            "import gpumem, torch; hooks = gpumem.allocator.allocator(); print(hooks.names, hooks is gpumem.allocator.allocator())\n"
+            "print(torch.cuda.memory.get_allocator_backend(), gpumem.allocator.serves_torch)",
+            "('gpumem_alloc', 'gpumem_free') True\nnative False\n",
         )
 
     def test_publish_says_once_that_it_publishes_by_itself(self):

@@ -120,7 +120,7 @@ fn python() -> String {
 fn the_python_package_knows_the_header() {
     let python = python();
     let quoted = |text: &str| -> Vec<String> { text.split('"').skip(1).step_by(2).map(str::to_owned).collect() };
-    let (structs, functions) = python.split_once("\nFUNCTIONS = (").unwrap();
+    let (structs, functions) = python.split_once("\nFUNCTIONS:").unwrap();
     let functions: BTreeSet<String> = quoted(functions.split_once("\n)\n").unwrap().0).into_iter().collect();
     // The rest is for others to call: PyTorch and CuPy are given its addresses.
     let called = |name: &String| {
