@@ -28,7 +28,8 @@ class Allocator:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler may call while its thread holds it.
+        self._lock = threading.RLock()
         self._library: Optional[ctypes.CDLL] = None
         self._ends_stacks = False
         self._cupy_pool: Any = None
@@ -39,6 +40,9 @@ class Allocator:
     @property
     def library(self) -> ctypes.CDLL:
         """The library with all functions of gpumem_alloc.h. It is loaded when this is first read."""
+        # Without the lock, which another thread may have held when this process was forked.
+        if self._library is not None:
+            return self._library
         with self._lock:
             if self._library is None:
                 library = _c_abi.load(_binary.find_library())

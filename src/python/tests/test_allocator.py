@@ -64,6 +64,24 @@ class WithoutLibrary(Case):
         self.assert_well(ran)
         self.assertEqual([message["name"] for message in ran.of("mark")], ["x", "step 1", "other"])
 
+    def test_tags_steps_and_marks_reach_a_library_in_use(self):
+        ran = self.run_without(
+            """
+            import gpumem
+            class Library:
+                def __getattr__(self, name):
+                    return lambda *arguments: print(name[len("gpumem_"):], *arguments) or 0
+            with gpumem.tag("before"):
+                gpumem.allocator._library = Library()
+            with gpumem.tag("forward"):
+                gpumem.step()
+            gpumem.mark("x")
+            """
+        )
+        self.assert_well(ran)
+        calls = "mark b'other'|mark b'forward'|scope_push b'forward'|step|mark b'step 1'|scope_pop|mark b'other'|mark b'x'"
+        self.assertEqual(ran.stdout.splitlines(), calls.split("|"))
+
     def test_what_is_no_library_of_ours(self):
         with open("/proc/self/maps") as maps:
             libc = next(line.split()[-1] for line in maps if "/libc" in line and ".so" in line)

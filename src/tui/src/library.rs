@@ -25,7 +25,7 @@ const FUNCTIONS: [&str; 4] = [
     "gpumem_conf_error",
 ];
 
-/// Offsets in an ELF file, in which all but the type says what it is for: its word size and byte order, and its machine (elf.h).
+/// Offsets in an ELF file (elf.h): its word size and byte order, its type, and its machine.
 const CLASS: std::ops::Range<usize> = 4..6;
 const TYPE: std::ops::Range<usize> = 16..18;
 const MACHINE: std::ops::Range<usize> = 18..20;
@@ -122,20 +122,31 @@ fn check(path: &Path) -> Result<(), Wrong> {
     if !kind.is_file() {
         return Err(Wrong::NoFile);
     }
-    let library = std::fs::read(path).map_err(Wrong::Unread)?;
-    let mut own = [0; HEADER];
-    let ours = File::open("/proc/self/exe").and_then(|mut file| file.read_exact(&mut own));
-    check_elf(&library, ours.is_ok().then_some(&own))
+    let mut file = File::open(path).map_err(Wrong::Unread)?;
+    let mut library = Vec::new();
+    // Any file may be named, of any size.
+    file.by_ref()
+        .take(HEADER as u64)
+        .read_to_end(&mut library)
+        .map_err(Wrong::Unread)?;
+    let header = library.first_chunk::<HEADER>().ok_or(Wrong::NotShared)?;
+    let end = check_header(header)?;
+    file.read_to_end(&mut library).map_err(Wrong::Unread)?;
+    if end > library.len() as u64 {
+        return Err(Wrong::Cut);
+    }
+    check_functions(&library)
 }
 
-/// Looks at a library's content, beside the first bytes of this program.
-fn check_elf(library: &[u8], ours: Option<&[u8; HEADER]>) -> Result<(), Wrong> {
-    let header = library.first_chunk::<HEADER>().ok_or(Wrong::NotShared)?;
+/// Looks at the first bytes of a file, beside those of this program. Returns the least size of the file.
+fn check_header(header: &[u8; HEADER]) -> Result<u64, Wrong> {
     if !header.starts_with(b"\x7fELF") {
         return Err(Wrong::NotShared);
     }
+    let mut ours = [0; HEADER];
+    let known = File::open("/proc/self/exe").and_then(|mut file| file.read_exact(&mut ours));
     let platform = |header: &[u8; HEADER]| [&header[CLASS], &header[MACHINE]].concat();
-    if ours.is_some_and(|ours| platform(ours) != platform(header)) {
+    if known.is_ok() && platform(&ours) != platform(header) {
         return Err(Wrong::Foreign);
     }
     let number = |at: std::ops::Range<usize>| {
@@ -147,10 +158,10 @@ fn check_elf(library: &[u8], ours: Option<&[u8; HEADER]>) -> Result<(), Wrong> {
     if number(TYPE) != SHARED_OBJECT {
         return Err(Wrong::NotShared);
     }
-    let end = number(SECTIONS).checked_add(number(SECTION_COUNT) * SECTION_BYTES);
-    if end.is_none_or(|end| end > library.len() as u64) {
-        return Err(Wrong::Cut);
-    }
+    Ok(number(SECTIONS).saturating_add(number(SECTION_COUNT) * SECTION_BYTES))
+}
+
+fn check_functions(library: &[u8]) -> Result<(), Wrong> {
     // Names in its table of symbols end with a zero byte, and may be the end of longer ones.
     let mut lacks = FUNCTIONS.to_vec();
     for name in library.split(|byte| *byte == 0) {
