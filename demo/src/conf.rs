@@ -100,6 +100,11 @@ pub fn publishes(user: Option<&Conf>) -> bool {
     )
 }
 
+/// Returns what is wrong with the environment's configuration.
+pub fn wrong_environment() -> Option<ConfError> {
+    Config::from_env().err()
+}
+
 /// Checks whether a configuration has only options about publishing. They are the only ones that a demo with fixed sizes,
 /// segments and budget accepts.
 pub(crate) fn has_only_publishing_options(conf: &Conf) -> bool {

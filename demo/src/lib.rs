@@ -36,7 +36,7 @@ mod values;
 pub use args::{DeviceChoice, RunArgs};
 pub use blocking::{BlockingWriter, stdout};
 pub use budget::{BudgetError, MIN_BUDGET};
-pub use conf::{Conf, ConfParser, Segments, publishes};
+pub use conf::{Conf, ConfParser, Segments, publishes, wrong_environment};
 pub use control::End;
 pub use demo::{Chosen, Demo, Entry};
 pub use demos::*;

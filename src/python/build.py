@@ -42,6 +42,10 @@ Description-Content-Type: text/plain
     gpumem.publish()
 
 publishes the memory of PyTorch's own CUDA allocator. The program gpumem-tui, which is in this wheel, shows it in a terminal.
+
+    torch.cuda.memory.change_current_allocator(gpumem.allocator)
+
+has PyTorch use gpumem's allocator, which takes less memory. `python -m gpumem run --allocator train.py` does so for a script as it is.
 """
 WHEEL = """\
 Wheel-Version: 1.0

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from figures import peaks, told
+from figures import allocator_in, peaks, told
 from torch_answers import answers_program
 from torch_children import children_program
 from torch_ends import PROGRAMS as ENDS
@@ -34,11 +34,9 @@ def cupy_program(folder):
     """Arrays of random sizes on two streams."""
     import cupy
 
-    library = None
-    if folder:
-        import cupy_cfunction
-
-        library = cupy_cfunction.install(f"{folder}/libgpumem_alloc.so")
+    allocator = allocator_in(folder) if folder else None
+    if allocator:
+        cupy.cuda.set_allocator(allocator.malloc)
     sizes = random.Random(2)
     generator = cupy.random.RandomState(2)
     streams = [cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)]
@@ -54,12 +52,12 @@ def cupy_program(folder):
     for stream in streams:
         stream.synchronize()
     result = {"losses": [value.hex() for value in sums]}
-    if library:
-        result |= peaks(library)
+    if allocator:
+        result |= peaks(allocator)
     else:
         result |= {"reserved": cupy.get_default_memory_pool().total_bytes(), "requested": None}
-    result["losses"] += [*cupy_streams(cupy), *cupy_pool(cupy), *cupy_limits(cupy, library)]
-    return result | (told(library, folder) if library else {})
+    result["losses"] += [*cupy_streams(cupy), *cupy_pool(cupy), *cupy_limits(cupy, allocator)]
+    return result | (told(allocator, folder) if allocator else {})
 
 
 def cupy_streams(cupy):
@@ -97,17 +95,17 @@ def cupy_pool(cupy):
     yield pool.get_limit(), cupy.empty(1 << 30, dtype=cupy.uint8).nbytes
 
 
-def cupy_limits(cupy, library):
+def cupy_limits(cupy, allocator):
     """What cannot be had is CuPy's own exception, and a pool of CuPy's gives back what it keeps before."""
     try:
         cupy.empty(1 << 45, dtype=cupy.uint8)
         raise AssertionError("32 TiB were handed out")
     except cupy.cuda.memory.OutOfMemoryError as error:
         # Where there is no pool CuPy has this one.
-        yield isinstance(error, cupy.cuda.runtime.CUDARuntimeError) == bool(library)
+        yield isinstance(error, cupy.cuda.runtime.CUDARuntimeError) == bool(allocator)
     pool = cupy.cuda.MemoryPool()
-    if library:
-        library.gpumem_memory_fraction(4096 * MIB / cupy.cuda.Device().mem_info[1], 0)
+    if allocator:
+        allocator.library.gpumem_memory_fraction(4096 * MIB / cupy.cuda.Device().mem_info[1], 0)
         pool = cupy.cuda.MemoryPool(cupy.cuda.get_allocator())
     with cupy.cuda.using_allocator(pool.malloc):
         small = [cupy.ones(200 * MIB, dtype=cupy.uint8) for _ in range(18)]
@@ -119,11 +117,9 @@ def rmm_program(folder):
     """Buffers of random sizes that are filled and read back."""
     import rmm
 
-    library = None
-    if folder:
-        import rmm_callback
-
-        library = rmm_callback.install(f"{folder}/libgpumem_alloc.so")
+    allocator = allocator_in(folder) if folder else None
+    if allocator:
+        rmm.mr.set_current_device_resource(allocator.rmm())
     else:
         rmm.mr.set_current_device_resource(rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), 1 << 28))
     sizes = random.Random(3)
@@ -133,9 +129,9 @@ def rmm_program(folder):
         kept.append(rmm.DeviceBuffer.to_device(data))
         if len(kept) > 30:
             sums.append(sum(kept.pop(sizes.randrange(30)).tobytes()))
-    sums += [*rmm_streams(rmm), *rmm_limits(rmm, library)]
+    sums += [*rmm_streams(rmm), *rmm_limits(rmm, allocator)]
     result = {"losses": sums, "reserved": None, "requested": None}
-    return result | (peaks(library) | told(library, folder) if library else {})
+    return result | (peaks(allocator) | told(allocator, folder) if allocator else {})
 
 
 def rmm_streams(rmm):
@@ -148,10 +144,10 @@ def rmm_streams(rmm):
         rmm.DeviceBuffer(size=20 * MIB)
 
 
-def rmm_limits(rmm, library):
+def rmm_limits(rmm, allocator):
     """Who makes room when there is none is asked to, and may give up."""
     asked = []
-    below = rmm.mr.get_current_device_resource() if library else rmm.mr.CudaMemoryResource()
+    below = rmm.mr.get_current_device_resource() if allocator else rmm.mr.CudaMemoryResource()
     resource = rmm.mr.FailureCallbackResourceAdaptor(below, lambda size: asked.append(size) or len(asked) < 3)
     try:
         resource.allocate(1 << 45)

@@ -116,16 +116,16 @@ PROGRAMS = {"data parallel": data_parallel, "sharded": sharded, "experts": exper
 
 def program(name, folder=None):
     rank = int(os.environ["RANK"])
-    torch, library = torch_on(folder, 1)
+    torch, allocator = torch_on(folder, 1)
     torch.cuda.set_device(rank)
     torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
     began = time.monotonic()
     results = list(PROGRAMS[name](torch, rank))
     torch.cuda.synchronize()
     result = {"results": results, "seconds": time.monotonic() - began}
-    if library:
-        adds_up(library, rank)
-        result |= peaks(library, rank) | {"dashboard": dashboard(library, folder, rank), "errors": library.gpumem_error_count()}
+    if allocator:
+        adds_up(allocator, rank)
+        result |= peaks(allocator, rank) | {"dashboard": dashboard(allocator, folder, rank), "errors": allocator.library.gpumem_error_count()}
     else:
         result |= torch_peaks(torch)
     torch.distributed.barrier()

@@ -12,16 +12,18 @@ import subprocess
 import sys
 import threading
 
+from figures import allocator_in
+
 GLOBAL = 0
 MIB = 1 << 20
 
 
 def install(folder):
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../demo/python"))
     import torch
-    import torch_pluggable
 
-    return torch, torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
+    allocator = allocator_in(folder)
+    torch.cuda.memory.change_current_allocator(allocator)
+    return torch, allocator.library
 
 
 def runtime(torch):

@@ -2,7 +2,7 @@
 """Training steps of public models whose sizes are new in each step: what they reserve, and the time that they take, with PyTorch's
 allocator, with its expandable segments, and with libgpumem_alloc.so.
 
-    models.py DIR [MODEL...]      with DIR/libgpumem_alloc.so, of MODELS all or some; a row each
+    models.py DIR [MODEL...]      with DIR/gpumem-tui and DIR/libgpumem_alloc.so, of MODELS all or some; a row each
     models.py one MODEL           one of them, on whatever allocator; prints one JSON line
 
 Models and losses are the libraries' (transformers, timm, torchvision), with random weights; each run is a process of its own, and the first
@@ -17,7 +17,8 @@ import sys
 import time
 import warnings
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from figures import plugged
+
 MIB = 1 << 20
 STEPS, WARM = 24, 3
 TOKENS = 6000
@@ -118,18 +119,17 @@ def one(kind):
 
 
 def compare(folder, kinds):
-    ours = [os.path.join(HERE, "../../demo/python/run.py"), f"{folder}/libgpumem_alloc.so"]
     allocators = {
         "PyTorch": ([], ""),
         "expandable": ([], "expandable_segments:True"),
-        "gpumem": (ours, ""),
+        "gpumem": (plugged(folder), ""),
     }
     print(f"{'MiB, ms':<12}" + "".join(f"{name:>12} {'time':>8}" for name in allocators) + f"{'requested':>12}")
     for kind in kinds or MODELS:
         row, requested = f"{kind:<12}", "-"
         for before, conf in allocators.values():
             environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "GPUMEM_QUIET": "1"}
-            run = subprocess.run([sys.executable, *before, __file__, "one", kind], env=environment, capture_output=True, text=True)
+            run = subprocess.run([*before, sys.executable, __file__, "one", kind], env=environment, capture_output=True, text=True)
             if run.returncode != 0:
                 sys.exit(f"{kind}: exit code {run.returncode}\n{run.stderr[-3000:]}")
             result = json.loads(run.stdout.splitlines()[-1])

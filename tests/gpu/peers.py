@@ -8,10 +8,11 @@ with libgpumem_alloc.so.
 
 import importlib.util
 import json
-import pathlib
 import subprocess
 import sys
 import time
+
+from figures import allocator_in
 
 SIDE = 8192
 
@@ -36,11 +37,9 @@ def program(folder):
 
     errors = None
     if folder:
-        sys.path.insert(0, str(pathlib.Path(__file__).parent / "../../demo/python"))
-        import torch_pluggable
-
-        library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
-        errors = library.gpumem_error_count
+        allocator = allocator_in(folder)
+        torch.cuda.memory.change_current_allocator(allocator)
+        errors = allocator.library.gpumem_error_count
     there = torch.arange(SIDE * SIDE, device="cuda:0", dtype=torch.float32).reshape(SIDE, SIDE)
     small = torch.arange(1000, device="cuda:0")
     half = torch.empty(SIDE, SIDE, device="cuda:1", dtype=torch.float16)

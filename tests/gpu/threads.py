@@ -10,14 +10,14 @@ A careless program has the memory of all threads on one stream: it must be found
 
 import json
 import os
-import pathlib
 import random
 import subprocess
 import sys
 import threading
 import time
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "demo" / "python"
+from figures import allocator_in
+
 MIB = 1 << 20
 OWN = 2
 SECONDS = 8
@@ -41,11 +41,9 @@ class Memory:
     """Blocks of the library's, on the calling thread's own stream."""
 
     def __init__(self, folder, careless=False):
-        sys.path.insert(0, str(EXAMPLES))
         import cupy
-        import gpumem
 
-        self.cupy, self.library = cupy, gpumem.load(f"{folder}/libgpumem_alloc.so")
+        self.cupy, self.library = cupy, allocator_in(folder).library
         module = cupy.RawModule(code=KERNELS)
         self.fill_kernel, self.compare_kernel = (module.get_function(name) for name in ("fill", "compare"))
         self.wrong = cupy.zeros(1, dtype=cupy.uint64)
@@ -238,18 +236,17 @@ def captures(memory):
 
 def rmm_steps(folder):
     """The same of RMM's buffers."""
-    sys.path.insert(0, str(EXAMPLES))
     import rmm
-    import rmm_callback
     from rmm.pylibrmm.stream import PER_THREAD_DEFAULT_STREAM as own
 
-    library = rmm_callback.install(f"{folder}/libgpumem_alloc.so")
+    allocator = allocator_in(folder)
+    rmm.mr.set_current_device_resource(allocator.rmm())
 
     def pointer():
         return rmm.DeviceBuffer(size=MIB, stream=own).ptr
 
     yield "RMM's buffers on it are reused", pointer() == pointer() and elsewhere(pointer) != 0
-    yield "RMM: nothing was refused", library.gpumem_error_count() == 0
+    yield "RMM: nothing was refused", allocator.library.gpumem_error_count() == 0
 
 
 def has(module):

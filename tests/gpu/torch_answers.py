@@ -7,9 +7,9 @@ from figures import peaks, told, torch_on, torch_peaks
 
 
 def answers_program(folder):
-    torch, library = torch_on(folder, 6)
+    torch, allocator = torch_on(folder, 6)
     results = [*figures(torch), *history(torch), *profiled(torch), *searched(torch)]
-    ended = peaks(library) | told(library, folder) if library else torch_peaks(torch)
+    ended = peaks(allocator) | told(allocator, folder) if allocator else torch_peaks(torch)
     return {"losses": [str(one) for one in results]} | ended
 
 

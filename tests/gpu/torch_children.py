@@ -9,14 +9,14 @@ import os
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from figures import plugged
+
 RANKS = 2
 
 
 def children_program(folder):
-    plugged = [f"{HERE}/../../demo/python/run.py", f"{folder}/libgpumem_alloc.so"] if folder else []
     launched = ["-m", "torch.distributed.run", "--nproc-per-node", "1", __file__, folder or ""]
-    out = subprocess.run([sys.executable, *plugged, *launched], stdout=subprocess.PIPE, text=True, check=True).stdout
+    out = subprocess.run([*plugged(folder), sys.executable, *launched], stdout=subprocess.PIPE, text=True, check=True).stdout
     ranks = [json.loads(line) for line in sorted(out.splitlines())]
     assert len(ranks) == RANKS, out
     assert all(rank["backend"] == ("pluggable" if folder else "native") for rank in ranks), ranks
@@ -51,7 +51,7 @@ def child(rank, folder):
     if folder:
         import gpumem
 
-        result |= told(gpumem.load(os.environ["GPUMEM_PYTHON"]), folder)
+        result |= told(gpumem.allocator, folder)
     # One write, so that those of two processes do not mix.
     os.write(1, f"{json.dumps(result)}\n".encode())
 

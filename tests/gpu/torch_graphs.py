@@ -12,17 +12,17 @@ WIDTH = 512
 
 
 def graphs_program(folder):
-    torch, library = torch_on(folder, 6)
+    torch, allocator = torch_on(folder, 6)
     results = []
-    for part in (shared_pool, layers, whole_steps, lambda torch: failed_captures(torch, library), beside_a_failed_one):
+    for part in (shared_pool, layers, whole_steps, lambda torch: failed_captures(torch, allocator), beside_a_failed_one):
         results += part(torch)
         # Graphs that the collector finds during a capture make it fail, from PyTorch 2.14 on.
         gc.collect()
     result = {"losses": [value.hex() for value in results]}
-    if not library:
+    if not allocator:
         return result | torch_peaks(torch)
-    adds_up(library)
-    return result | peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
+    adds_up(allocator)
+    return result | peaks(allocator) | {"dashboard": dashboard(allocator, folder), "errors": allocator.library.gpumem_error_count()}
 
 
 def network(torch):
@@ -105,7 +105,7 @@ def whole_steps(torch):
         yield loss.item()
 
 
-def failed_captures(torch, library):
+def failed_captures(torch, allocator):
     """PyTorch tells its allocator of no capture that fails: what comes next is right, and nothing stays held. Last, as PyTorch's random
     numbers do not come after such a capture."""
     x = torch.ones(8 << 20, device="cuda")
@@ -114,10 +114,8 @@ def failed_captures(torch, library):
     def reserved():
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        if library:
-            import gpumem
-
-            return gpumem.stats(library).all.reserved_bytes.current
+        if allocator:
+            return allocator.stats().all.reserved_bytes.current
 
     before = reserved()
     for n, work in enumerate((lambda: None, lambda: (x + 1) * 3, lambda: x + 1)):

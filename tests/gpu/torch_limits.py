@@ -9,10 +9,10 @@ MIB = 1 << 20
 
 
 def limits_program(folder):
-    torch, library = torch_on(folder, 5)
-    results = [*batches(torch), *kinds(torch), *convolutions(torch, library)]
+    torch, allocator = torch_on(folder, 5)
+    results = [*batches(torch), *kinds(torch), *convolutions(torch, allocator)]
     # All that was refused is memory, and the program, or PyTorch, knew what to do.
-    ended = peaks(library) | told(library, folder) if library else torch_peaks(torch)
+    ended = peaks(allocator) | told(allocator, folder) if allocator else torch_peaks(torch)
     return {"losses": [str(one) for one in results]} | ended
 
 
@@ -58,7 +58,7 @@ def kinds(torch):
             yield type(error).__name__
 
 
-def convolutions(torch, library):
+def convolutions(torch, allocator):
     """cuDNN is given less workspace where there is little memory, which PyTorch sees to when it catches what its own allocator throws."""
     total = torch.cuda.mem_get_info()[1]
     torch.use_deterministic_algorithms(False)
@@ -72,10 +72,8 @@ def convolutions(torch, library):
                 x = torch.randn(16 + left % 7, channels, 112, 112, device="cuda", requires_grad=True)
                 gc.collect()
                 torch.cuda.empty_cache()
-                if library:
-                    import gpumem
-
-                    held = gpumem.stats(library).all.reserved_bytes.current
+                if allocator:
+                    held = allocator.stats().all.reserved_bytes.current
                 else:
                     held = torch.cuda.memory_reserved()
                 torch.cuda.set_per_process_memory_fraction((held + 3 * x.nbytes + left * MIB) / total)

@@ -3,7 +3,7 @@
 import random
 import time
 
-from figures import adds_up, dashboard, peaks, torch_on, torch_peaks
+from figures import adds_up, allocator_in, dashboard, peaks, torch_on, torch_peaks
 
 MIB = 1 << 20
 STEPS = 60
@@ -11,7 +11,7 @@ STEPS = 60
 
 def torch_program(folder):
     """A small GPT on batches and sequences of changing size, which is what fragments a cache."""
-    torch, library = torch_on(folder, 1)
+    torch, allocator = torch_on(folder, 1)
     nn = torch.nn
     torch.cuda.set_per_process_memory_fraction(0.9)
     sizes = random.Random(1)
@@ -66,9 +66,9 @@ def torch_program(folder):
     seconds = time.monotonic() - start
     weights = sum(p.double().sum().item() for p in model.parameters())
     result = {"losses": [loss.hex() for loss in losses], "weights": weights.hex(), "seconds": seconds}
-    if library:
-        adds_up(library)
-        result |= peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
+    if allocator:
+        adds_up(allocator)
+        result |= peaks(allocator) | {"dashboard": dashboard(allocator, folder), "errors": allocator.library.gpumem_error_count()}
         result["caught"] = torch_failures(torch)
     else:
         result |= torch_peaks(torch)
@@ -136,16 +136,8 @@ def pool_program(folder):
     """PyTorch's own allocator, but that a part of the program has its memory from a pool, for which others take the segments."""
     import torch
 
-    library = allocator = None
-    if folder:
-        import gpumem
-
-        path = f"{folder}/libgpumem_alloc.so"
-        library = gpumem.load(path)
-        # Here a null pointer says that there is no memory: PyTorch then gives its caches back and asks again.
-        plugged = torch.cuda.memory.CUDAPluggableAllocator(path, "gpumem_alloc", "gpumem_free")
-        allocator = plugged.allocator()
-    pool = torch.cuda.MemPool(allocator)
+    allocator = allocator_in(folder) if folder else None
+    pool = torch.cuda.MemPool(allocator and allocator.allocator())
     sizes = random.Random(4)
     generator = torch.Generator(device="cuda").manual_seed(4)
     kept, sums = [], []
@@ -157,23 +149,23 @@ def pool_program(folder):
             if len(kept) > 20:
                 kept.pop(sizes.randrange(20))
         del x
-    if library:
-        inside = gpumem.stats(library).all.allocated_bytes.current
+    if allocator:
+        inside = allocator.stats().all.allocated_bytes.current
         assert inside >= sum(tensor.nbytes for tensor in kept), inside
         outside = torch.ones(1 << 26, device="cuda")
-        assert gpumem.stats(library).all.allocated_bytes.current == inside, "only what is asked for in the block is the pool's"
+        assert allocator.stats().all.allocated_bytes.current == inside, "only what is asked for in the block is the pool's"
         del outside
-        adds_up(library)
-        result = peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
+        adds_up(allocator)
+        result = peaks(allocator) | {"dashboard": dashboard(allocator, folder), "errors": allocator.library.gpumem_error_count()}
     else:
         result = torch_peaks(torch)
     kept.clear()
     del pool
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    if library:
-        left = gpumem.stats(library).all.allocated_bytes.current
+    if allocator:
+        left = allocator.stats().all.allocated_bytes.current
         assert left == 0, f"{left} bytes of a pool that is gone"
-        library.gpumem_empty_cache(-1)
-        assert gpumem.stats(library).all.reserved_bytes.current == 0
+        allocator.library.gpumem_empty_cache(-1)
+        assert allocator.stats().all.reserved_bytes.current == 0
     return {"losses": [value.hex() for value in sums]} | result

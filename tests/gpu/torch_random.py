@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 
-from figures import adds_up
+from figures import adds_up, allocator_in
 
 MIB = 1 << 20
 SECONDS = 8
@@ -144,20 +144,18 @@ class Worker:
 
 
 def program(folder, seed, seconds, careless=""):
-    import gpumem
-    import torch_pluggable
-
-    library = torch_pluggable.install(f"{folder}/libgpumem_alloc.so")
+    allocator = allocator_in(folder)
+    torch.cuda.memory.change_current_allocator(allocator)
     torch.zeros(1, device="cuda")
-    run = Program(library, int(seed), float(seconds), bool(careless))
+    run = Program(allocator.library, int(seed), float(seconds), bool(careless))
     run.run()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    adds_up(library)
-    figures = gpumem.stats(library)
+    adds_up(allocator)
+    figures = allocator.stats()
     result = {key: getattr(run, key) for key in ("wrong", "blocks", "out_of_memory", "died")}
     # What is refused is memory, and nothing else.
-    print(json.dumps(result | {"refused": library.gpumem_error_count() - figures.num_ooms}))
+    print(json.dumps(result | {"refused": allocator.library.gpumem_error_count() - figures.num_ooms}))
 
 
 def compare(folder):

@@ -6,17 +6,16 @@ go through a queue, and what comes back.
 """
 
 import json
-import os
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from figures import plugged
+
 BATCHES = 60
 
 
 def sharing_program(folder):
-    plugged = [f"{HERE}/../../demo/python/run.py", f"{folder}/libgpumem_alloc.so"] if folder else []
-    out = subprocess.run([sys.executable, *plugged, __file__, folder or ""], stdout=subprocess.PIPE, text=True, check=True).stdout
+    out = subprocess.run([*plugged(folder), sys.executable, __file__, folder or ""], stdout=subprocess.PIPE, text=True, check=True).stdout
     result = json.loads(out.splitlines()[-1])
     assert result.pop("backend") == ("pluggable" if folder else "native"), result
     return result
@@ -67,7 +66,7 @@ def script(folder):
     if folder:
         import gpumem
 
-        result |= told(gpumem.load(os.environ["GPUMEM_PYTHON"]), folder)
+        result |= told(gpumem.allocator, folder)
     print(json.dumps(result))
 
 
@@ -94,5 +93,4 @@ def other(rank, weights, batches, results):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, HERE)
     script(sys.argv[1])

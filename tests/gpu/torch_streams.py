@@ -113,14 +113,14 @@ def streams_program(program):
     """What c_abi.py runs of one of them."""
 
     def run(folder):
-        torch, library = torch_on(folder, 1)
+        torch, allocator = torch_on(folder, 1)
         start = time.monotonic()
         results = program(torch)
         torch.cuda.synchronize()
         result = {"seconds": time.monotonic() - start, "losses": [value.item().hex() for value in results]}
-        if library:
-            adds_up(library)
-            return result | peaks(library) | {"dashboard": dashboard(library, folder), "errors": library.gpumem_error_count()}
+        if allocator:
+            adds_up(allocator)
+            return result | peaks(allocator) | {"dashboard": dashboard(allocator, folder), "errors": allocator.library.gpumem_error_count()}
         return result | torch_peaks(torch)
 
     return run

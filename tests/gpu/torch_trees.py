@@ -11,7 +11,7 @@ WIDTH = 512
 
 
 def trees_program(folder):
-    torch, library = torch_on(folder, 7)
+    torch, allocator = torch_on(folder, 7)
     import torch._inductor.config as inductor
 
     # Said where something is compiled, and not where an earlier run did so.
@@ -22,10 +22,10 @@ def trees_program(folder):
         results += part(torch)
         torch._dynamo.reset()
     result = {"losses": [value if isinstance(value, str) else float(value).hex() for value in results]}
-    if not library:
+    if not allocator:
         return result | torch_peaks(torch)
-    adds_up(library)
-    return result | peaks(library) | told(library, folder)
+    adds_up(allocator)
+    return result | peaks(allocator) | told(allocator, folder)
 
 
 def compiled(torch, function):

@@ -25,6 +25,7 @@ import tempfile
 import time
 
 from against_torch import build
+from figures import allocator_at
 
 SOURCE = r"""
 #include <chrono>
@@ -80,13 +81,10 @@ FIRST, STEPS = 10, 37
 def script(library, how):
     """Waits for a line, takes its turn, tells seconds, calls and nanoseconds in the allocator: first of the first steps, then of rounds."""
     timed = None if how in HISTORIES else how
-    if library and not timed:
-        sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../demo/python"))
-        import torch_pluggable
-
-        torch_pluggable.install(library)
     import torch
 
+    if library and not timed:
+        torch.cuda.memory.change_current_allocator(allocator_at(library))
     spent = ctypes.c_uint64()
     if timed:
         clock = ctypes.CDLL(timed)

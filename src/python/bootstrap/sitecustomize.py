@@ -1,4 +1,5 @@
-"""Runs first in every Python that `gpumem-tui run` starts: publishes the process once it has imported torch and initialised CUDA.
+"""Runs first in every Python that `gpumem-tui run` starts: publishes the process once it has imported torch and initialised CUDA, or,
+with --allocator, puts torch and cupy on gpumem's allocator once they are imported.
 
 This folder is on PYTHONPATH. Python runs one sitecustomize, so this one runs the next on the path, which it hides.
 """
@@ -10,6 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(HERE), "gpumem")
 # The package is not imported as `gpumem`: that may be the name of a module of the program.
 NAME = "_gpumem_run"
+ALLOCATOR = os.environ.get("GPUMEM_RUN") == "allocator"
 
 
 def run_hidden():
@@ -26,24 +28,36 @@ def run_hidden():
 
 
 def watch():
-    """Has start() called after `import torch`."""
-    load(NAME + "_hook", os.path.join(PACKAGE, "_hook.py")).install(start)
+    """Has start() called after `import torch`, or serve() after that and `import cupy`."""
+    hook = load(NAME + "_hook", os.path.join(PACKAGE, "_hook.py"))
+    if not ALLOCATOR:
+        hook.install(start)
+        return
+    for module in ("torch", "cupy"):
+        hook.install(lambda module=module: part("_allocator").serve(module), module)
 
 
 def start():
     """Publishes. Nothing that fails here may reach the program."""
     try:
-        package = sys.modules.get("gpumem")
-        if "gpumem._publisher" not in sys.modules:
-            package = load(NAME, os.path.join(PACKAGE, "__init__.py"), [PACKAGE])
-        package._publisher.chosen().start(quiet=True)
+        part("_publisher").chosen().start(quiet=True)
     except Exception as error:
         complain(error)
 
 
+def part(module):
+    """Returns a module of the package: of the program's, if it has imported that already."""
+    for name in (NAME, "gpumem"):
+        if name + "." + module in sys.modules:
+            return sys.modules[name + "." + module]
+    load(NAME, os.path.join(PACKAGE, "__init__.py"), [PACKAGE])
+    return part(module)
+
+
 def complain(error):
     if sys.stderr is not None:
-        sys.stderr.write(f"gpumem: cannot publish: {error}\n")
+        what = "use the allocator" if ALLOCATOR else "publish"
+        sys.stderr.write(f"gpumem: cannot {what}: {error}\n")
 
 
 def load(name, file, folders=None):

@@ -1,12 +1,16 @@
-"""Where the program `gpumem-tui` is."""
+"""Where the program `gpumem-tui` and the library `libgpumem_alloc.so` are."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from typing import Optional
+import sys
+from typing import Iterator, Optional
 
 NAME = "gpumem-tui"
+LIBRARY = "libgpumem_alloc.so"
+# The folders beside that of the program in which the library can be: as in a copied folder, as in the wheel, and as cargo builds it.
+NEAR = (".", "../lib", "../embed")
 
 
 def find() -> Optional[str]:
@@ -19,6 +23,32 @@ def find() -> Optional[str]:
         return own
     found = shutil.which(NAME)
     return os.path.abspath(found) if found and not _is_script(found) else None
+
+
+def find_library() -> str:
+    """Returns the absolute path of the library: the one that GPUMEM_LIBRARY names, else that of this package, else one near the program.
+
+    Raises RuntimeError if there is none.
+    """
+    named = os.environ.get("GPUMEM_LIBRARY")
+    if named:
+        return os.path.abspath(named)
+    for path in _libraries():
+        if os.path.isfile(path):
+            return os.path.normpath(path)
+    raise RuntimeError(
+        f"gpumem: {LIBRARY} was not found: set GPUMEM_LIBRARY to its path (cargo build --profile embed -p gpumem-alloc-c builds it)"
+    )
+
+
+def _libraries() -> Iterator[str]:
+    # `gpumem-tui run` has a package of its own, without libraries, beside the installed one.
+    for folder in (os.path.dirname(__file__), *getattr(sys.modules.get("gpumem"), "__path__", ())):
+        yield os.path.join(os.path.abspath(folder), "lib", LIBRARY)
+    program = find()
+    if program:
+        for near in NEAR:
+            yield os.path.join(os.path.dirname(os.path.realpath(program)), near, LIBRARY)
 
 
 def _is_script(path: str) -> bool:

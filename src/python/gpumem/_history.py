@@ -1,11 +1,16 @@
 """Block maps, and the history of operations that torch keeps where the program records one.
 
 A snapshot of torch copies the whole history, with the GIL: 0.7 µs an entry without call stacks, 1.4 µs with those of Python, and twice
-that with those of C++ (measured with torch 2.11). The first one with call stacks imports torch's compiler, which takes some seconds.
+that with those of C++ (measured with torch 2.11).
+
+The first snapshot with call stacks imports torch's compiler, to look for the lines of compiled code. That takes five seconds, and a program
+that imports it at the same time in another thread fails with ImportError (seen with torch 2.11). So our thread takes no such snapshot
+before the compiler is there.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import sys
@@ -13,6 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import _torch
 
+COMPILER = "torch._inductor"
 # Above this many blocks a snapshot would hold the GIL for more than 0.1 s (measured: 6 ms for 10,000).
 MAX_BLOCKS = 200_000
 # Above this many entries of a history it would do so for more than about 30 ms.
@@ -46,6 +52,7 @@ class History:
         # Pools of CUDA graphs in the last map.
         self.graph_pools = 0
         self._own = False
+        self._has_lines = False
         # The time of the last entry that was sent, by device.
         self._newest: Dict[int, int] = {}
         self._tags: List[str] = []
@@ -54,8 +61,11 @@ class History:
         """Begins to record. Returns why it does not, if it should."""
         if not self.entries or is_on(torch):
             return None
+        # Without the compiler there are no lines, but events and tags.
+        self._has_lines = not imports_compiler(torch)
         try:
-            torch.cuda.memory._record_memory_history(context="alloc", stacks="python", max_entries=self.entries)
+            context = "alloc" if self._has_lines else None
+            torch.cuda.memory._record_memory_history(context=context, stacks="python", max_entries=self.entries)
         except (AttributeError, TypeError, RuntimeError) as error:
             return f"this torch records no history: {error}"
         self._own = True
@@ -92,7 +102,7 @@ class History:
         """Returns about how long the history holds up a map, in seconds."""
         if not is_on(torch):
             return 0.0
-        if imports_compiler(torch):
+        if self._imports_compiler(torch):
             return float("inf")
         entries = self._entries_at_most(figures)
         return entries * PER_ENTRY_S if entries <= MAX_ENTRIES else 0.0
@@ -104,10 +114,10 @@ class History:
             raise Skipped(f"there are {blocks:,} blocks; a map is taken of at most {MAX_BLOCKS:,}")
         if not is_on(torch):
             return False, ""
-        if imports_compiler(torch) and not self.entries:
+        if self._imports_compiler(torch):
             raise Skipped(
-                "the program records a history, and for a map torch would import its compiler, which takes seconds: GPUMEM_HISTORY="
-                f"{MAX_ENTRIES} allows that"
+                "the program records a history, for which torch would import its compiler now: GPUMEM_HISTORY="
+                f"{MAX_ENTRIES} imports it when the program begins"
             )
         entries = self._entries_at_most(figures)
         if entries <= MAX_ENTRIES:
@@ -116,6 +126,9 @@ class History:
         if not _without_traces(torch):
             raise Skipped(f"{why}, which a snapshot of this torch would all copy")
         return False, why
+
+    def _imports_compiler(self, torch: Any) -> bool:
+        return imports_compiler(torch) and (self._has_lines or not self._own)
 
     def _entries_at_most(self, figures: List[_torch.Stats]) -> int:
         most = sum(_torch.trace_entries_at_most(each) for each in figures)
@@ -137,8 +150,21 @@ def is_on(torch: Any) -> bool:
 
 
 def imports_compiler(torch: Any) -> bool:
-    """Checks whether a snapshot with call stacks would import torch's compiler: it looks for the lines of compiled code there."""
-    return "_inductor" in getattr(torch, "_lazy_modules", ()) and "torch._inductor" not in sys.modules
+    """Checks whether a snapshot with call stacks would import torch's compiler, or wait for a thread that does."""
+    if "_inductor" not in getattr(torch, "_lazy_modules", ()):
+        return False
+    found = sys.modules.get(COMPILER)
+    return found is None or bool(getattr(getattr(found, "__spec__", None), "_initializing", False))
+
+
+def import_compiler(torch: Any) -> None:
+    """Imports torch's compiler, which takes some seconds. For a thread of the program, as if the program did."""
+    if imports_compiler(torch):
+        try:
+            importlib.import_module(COMPILER)
+        except Exception:
+            # Its own dependencies may be missing.
+            pass
 
 
 def _without_traces(torch: Any) -> Dict[str, bool]:

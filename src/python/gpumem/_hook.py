@@ -1,6 +1,6 @@
-"""Calls a function once `import torch` has finished.
+"""Calls a function once a module, torch unless another one is named, has been imported.
 
-`gpumem-tui run` loads this file alone, so that a Python without torch pays for nothing else.
+`gpumem-tui run` loads this file alone, so that a Python without that module pays for nothing else.
 """
 
 import _thread
@@ -11,20 +11,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Set
 
-NAME = "torch"
-
 
 class Finder:
-    """The first of Python's module finders, until torch is imported. It finds torch as the others do, and watches its loader."""
+    """The first of Python's module finders, until a module is imported. It finds that as the others do, and watches its loader."""
 
-    def __init__(self, function: "Callable[[], None]") -> None:
+    def __init__(self, function: "Callable[[], None]", module: str) -> None:
+        self._module = module
         self._functions: "List[Callable[[], None]]" = [function]
-        # Threads that are looking for torch. Another finder may ask all finders, too: they would ask each other for ever.
+        # Threads that are looking for the module. Another finder may ask all finders, too: they would ask each other for ever.
         self._looking: "Set[int]" = set()
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        """Returns what the other finders find for torch, and None for any other module."""
-        if name != NAME:
+        """Returns what the other finders find for the module, and None for any other one."""
+        if name != self._module:
             return None
         thread = _thread.get_ident()
         if thread in self._looking:
@@ -52,7 +51,7 @@ class Finder:
         try:
             loader.exec_module = exec_module
         except AttributeError:
-            # A loader without attributes of its own. torch is imported, and nobody hears of it.
+            # A loader without attributes of its own. The module is imported, and nobody hears of it.
             pass
         return spec
 
@@ -64,9 +63,9 @@ class Finder:
             function()
 
 
-def install(function: "Callable[[], None]") -> None:
-    """Calls `function`, which must not raise, after torch was imported. That is at once if it is imported already."""
-    if NAME in sys.modules:
+def install(function: "Callable[[], None]", module: str = "torch") -> None:
+    """Calls `function` after a module was imported. That is at once if it is imported already. What it raises, the import raises."""
+    if module in sys.modules:
         function()
     else:
-        sys.meta_path.insert(0, Finder(function))
+        sys.meta_path.insert(0, Finder(function, module))

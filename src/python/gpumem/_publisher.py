@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, TypeVar, Union, cast
 
-from . import _binary, _history, _hook, _names, _oom, _pace, _torch
+from . import _allocator, _binary, _history, _hook, _names, _oom, _pace, _torch
 from ._pipe import Gone
 from ._say import say
 from ._reader import Reader
@@ -56,6 +56,7 @@ class Publisher:
         self._wanted: bool = before._wanted if before else False
         self._asked_torch: bool = before._asked_torch if before else False
         self._hooked: bool = before._hooked if before else False
+        self._quiet: bool = before._quiet if before else True
         self._steps: int = before._steps if before else 0
         self._history: Optional[int] = before._history if before else None
         self._tags: List[str] = []
@@ -66,6 +67,7 @@ class Publisher:
     def start(self, quiet: bool, history: Optional[int] = None) -> None:
         """Publishes from the moment on in which torch has initialised CUDA. `quiet`: says nothing if there is nothing to publish."""
         self._history = self._history if history is None else history
+        self._quiet = self._quiet and quiet
         torch = _torch.imported()
         if torch is None:
             if importlib.util.find_spec("torch") is not None:
@@ -81,6 +83,13 @@ class Publisher:
                 say(why)
             return
         self._wanted = True
+        if self._replaced():
+            return
+        entries, complaint = _history.wanted(self._history)
+        if complaint:
+            say(complaint)
+        if entries:
+            _history.import_compiler(torch)
         if _torch.initialised(torch):
             self.launch(torch)
             return
@@ -96,7 +105,7 @@ class Publisher:
     def launch(self, torch: Any) -> None:
         """Starts the thread, unless it runs or nobody wants it."""
         with self._lock:
-            if not self._wanted or (self._thread is not None and self._thread.is_alive()):
+            if not self._wanted or self._replaced() or (self._thread is not None and self._thread.is_alive()):
                 return
             binary = _binary.find()
             if binary is None:
@@ -105,10 +114,7 @@ class Publisher:
             interval, complaint = _pace.interval(os.environ.get("GPUMEM_INTERVAL"))
             if complaint:
                 say(complaint)
-            entries, complaint = _history.wanted(self._history)
-            if complaint:
-                say(complaint)
-            history = _history.History(entries)
+            history = _history.History(_history.wanted(self._history)[0])
             # At once, so that it has the first allocations of the program.
             complaint = history.begin(torch)
             if complaint:
@@ -116,6 +122,12 @@ class Publisher:
             self._reader = Reader(torch, [binary, "publisher"], interval, history, self._early)
             self._thread = threading.Thread(target=_run, args=(self._reader,), name="gpumem", daemon=True)
             self._thread.start()
+
+    def _replaced(self) -> bool:
+        """Checks whether torch is on gpumem's allocator, and says that its own has nothing to publish."""
+        if _allocator.allocator.serves_torch and not self._quiet:
+            say("torch is on gpumem's allocator, which publishes by itself")
+        return _allocator.allocator.serves_torch
 
     @never_raises
     def stop(self) -> None:
@@ -135,6 +147,7 @@ class Publisher:
 
     def _send(self, name: str, **more: Union[int, str]) -> None:
         """Sends a mark, without waiting, or keeps it until something is published."""
+        _allocator.allocator._mark(name)
         message = {"type": "mark", "name": _names.clean(str(name)), "at": time.time_ns() // 1000, **more}
         reader = self._reader
         pipe = reader.pipe if reader else None
@@ -151,6 +164,7 @@ class Publisher:
     @never_raises
     def step(self, number: Optional[int]) -> None:
         """Marks a step."""
+        _allocator.allocator._step()
         self._steps = self._steps + 1 if number is None else int(number)
         # The channel's table of names is small, so the number of a step is no part of its name. There, 0 is no number.
         if 0 < self._steps < MAX_NUMBER:

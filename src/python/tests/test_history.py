@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 import types
 import unittest
 import unittest.mock
@@ -49,6 +50,36 @@ class Watched(Case):
             ran = self.watched(STANDIN_COMPILER="1", GPUMEM_HISTORY="500", **kept)
             self.assertGreater(len(ran.of("map")[0]["map"]["device_traces"][0]), 0)
 
+    def test_program_imports_it_in_its_own_thread(self):
+        imports = """
+            import threading
+            class Finder:
+                def find_spec(self, name, path=None, target=None):
+                    if name == "torch._inductor": print(threading.current_thread().name)
+            sys.meta_path.insert(0, Finder())
+            """
+        ran = self.watched(textwrap.dedent(imports) + WATCHED, STANDIN_COMPILER="1", GPUMEM_HISTORY="500")
+        self.assertEqual(ran.stdout, "MainThread\n")
+
+    def test_without_it_there_are_events_and_no_lines(self):
+        text = WATCHED + "; print(torch.cuda.memory.begun)"
+        ran = self.watched(text, STANDIN_COMPILER="broken", GPUMEM_HISTORY="500")
+        self.assertEqual(ran.stdout, "[[None, 'python', 500]]\n")
+        self.assertGreater(len(ran.of("map")[0]["map"]["device_traces"][0]), 0)
+
+    def test_unfinished_import_is_waited_for(self):
+        text = """
+            import torch, types
+            half = types.ModuleType("torch._inductor")
+            half.__spec__ = types.SimpleNamespace(_initializing=True)
+            sys.modules["torch._inductor"] = half
+            torch.empty(1)
+            wait_for("map_skipped")
+            half.__spec__._initializing = False
+            wait_for("map")
+            """
+        self.watched(text, STANDIN_HISTORY="7", STANDIN_COMPILER="1")
+
     def test_program_may_have_imported_it(self):
         text = "import torch, types; sys.modules['torch._inductor'] = types; " + WATCHED
         self.assertGreater(len(self.watched(text, STANDIN_HISTORY="7", STANDIN_COMPILER="1").of("map")), 0)
@@ -74,6 +105,7 @@ class Watched(Case):
             import torch
             torch.empty(1)
             wait_for("stats")
+            del sys.modules["torch._inductor"]
             try: torch.empty(1 << 40)
             except torch.OutOfMemoryError: pass
             """

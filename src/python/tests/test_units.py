@@ -118,6 +118,32 @@ class Command(unittest.TestCase):
         self.assertEqual(main.command("/bin/tui", ["--once"]), ["/bin/tui", "--once"])
         self.assertEqual(main.command("/bin/tui", []), ["/bin/tui"])
 
+    def test_run_passes_options_of_the_allocator_on(self):
+        for arguments, ours in (
+            (["--allocator", "train.py", "--allocator"], ["--allocator"]),
+            (["--allocator", "--library", "a.so", "--", "train.py", "--allocator"], ["--allocator", "--library", "a.so"]),
+            (["--library=a.so", "--allocator", "train.py", "--allocator"], ["--library=a.so", "--allocator"]),
+        ):
+            self.assertEqual(main.split(arguments), (ours, ["train.py", "--allocator"]))
+            self.assertEqual(main.command("/bin/tui", ["run", *arguments])[: 3 + len(ours)], ["/bin/tui", "run", *ours, "--"])
+
+    def test_run_refuses_what_it_cannot_do(self):
+        for arguments, why in (
+            ([], "name a script"),
+            (["--allocator"], "name a script"),
+            (["--library"], "name a script"),
+            (["--"], "name a script"),
+            (["-m"], "name a script"),
+            (["-E", "train.py"], "options of Python go before -m gpumem"),
+            (["--alocator", "train.py"], "options of Python go before -m gpumem"),
+        ):
+            self.assertIn(why, main.wrong(arguments) or "", arguments)
+        for arguments in (["train.py"], ["-m", "torch.distributed.run"], ["-c", "1"], ["--allocator", "train.py"]):
+            self.assertIsNone(main.wrong(arguments))
+        with unittest.mock.patch("sys.flags", types.SimpleNamespace(ignore_environment=1, no_site=0)):
+            self.assertIn("keep scripts from the allocator", main.wrong(["--allocator", "train.py"]) or "")
+            self.assertIsNone(main.wrong(["train.py"]))
+
     def test_script_on_the_path_is_not_the_program(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"PATH": folder, "GPUMEM_TUI": ""}):
             path = os.path.join(folder, "gpumem-tui")
@@ -131,6 +157,29 @@ class Command(unittest.TestCase):
         for path, found in (("/no/program", None), (sys.executable, sys.executable)):
             with unittest.mock.patch.dict(os.environ, {"GPUMEM_TUI": path}):
                 self.assertEqual(_binary.find(), found)
+
+    def test_library_is_named_or_in_the_package_or_near_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package, program = os.path.join(folder, "gpumem"), os.path.join(folder, "target/release/gpumem-tui")
+            places = [
+                os.path.join(package, "lib/libgpumem_alloc.so"),
+                os.path.join(folder, "target/release/libgpumem_alloc.so"),
+                os.path.join(folder, "target/lib/libgpumem_alloc.so"),
+                os.path.join(folder, "target/embed/libgpumem_alloc.so"),
+            ]
+            for path in [program, *places]:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w"):
+                    pass
+            os.chmod(program, 0o755)
+            with unittest.mock.patch.dict(os.environ, {"GPUMEM_TUI": program, "GPUMEM_LIBRARY": "/named.so"}):
+                self.assertEqual(_binary.find_library(), "/named.so")
+                os.environ["GPUMEM_LIBRARY"] = ""
+                with unittest.mock.patch.object(_binary, "__file__", os.path.join(package, "_binary.py")):
+                    for path in places:
+                        self.assertEqual(_binary.find_library(), os.path.realpath(path))
+                        os.remove(path)
+                    self.assertRaisesRegex(RuntimeError, "set GPUMEM_LIBRARY", _binary.find_library)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,10 @@ class Wheel(Case):
                 self.assertEqual((digest, size), ("sha256=" + found, str(len(content))))
             mode = wheel.getinfo("gpumem/bin/gpumem-tui").external_attr >> 16
             self.assertEqual((mode, wheel.read("gpumem/bin/gpumem-tui")), (0o100755, OLD))
-            self.assertIn("gpumem/py.typed", wheel.namelist())
+            self.assertEqual(wheel.read("gpumem/lib/libgpumem_alloc.so"), OLD)
+            package = {name for name in os.listdir(os.path.join(PYTHON, "gpumem")) if name.endswith((".py", ".typed"))}
+            self.assertLess({f"gpumem/{name}" for name in package}, set(wheel.namelist()))
+            self.assertIn("_allocator.py", package)
 
     def test_newer_glibc_is_refused(self):
         built = self.build(NEW)

@@ -4,6 +4,7 @@ mod demo;
 mod replay;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -202,7 +203,7 @@ pub(crate) enum Command {
     /// Measure the memory of a GPU
     #[command(subcommand)]
     Bench(gpumem_demo::bench::Bench),
-    /// Run a command whose Python processes publish the memory of PyTorch
+    /// Run a command whose Python processes publish the memory of PyTorch, or use gpumem's allocator
     #[command(after_help = AFTER_RUN)]
     Run(RunCli),
     /// Check what can be seen on this machine, and say what to do about the rest
@@ -218,6 +219,12 @@ pub(crate) enum Command {
 /// The arguments of `run`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunCli {
+    /// Put PyTorch and CuPy on gpumem's allocator, which takes less memory and publishes by itself
+    #[arg(long)]
+    pub allocator: bool,
+    /// The allocator's library instead of the libgpumem_alloc.so that GPUMEM_LIBRARY names or that is near this program
+    #[arg(long, value_name = "PATH", requires = "allocator")]
+    pub library: Option<PathBuf>,
     /// The command with its arguments, such as python train.py or torchrun --nproc-per-node 8 train.py
     #[arg(
         value_name = "COMMAND",
@@ -233,9 +240,16 @@ The command replaces this program, so signals, exit code and terminal are its ow
 included, publishes once it has imported torch and initialised CUDA. This works by PYTHONPATH, so not for a Python that ignores it \
 (-I, -E, -S). If publishing cannot be prepared, a line on stderr says why, and the command runs without it.
 
-Exit codes: that of the command; 126 if it cannot be run, 127 if it is not found.
+With --allocator every Python has PyTorch and CuPy on gpumem's allocator once they are imported, and a line on stderr says so. If that \
+cannot be prepared, the command is not run.
+
+Exit codes: that of the command; 126 if it cannot be run, 127 if it is not found, 2 if the allocator cannot be used.
 
 Environment of the command:
+  GPUMEM_LIBRARY     the allocator's libgpumem_alloc.so
+  GPUMEM_ALLOC_CONF  options of the allocator: `gpumem-tui
+                     replay --conf help` lists them
+  GPUMEM_QUIET       1: no line about the allocator
   GPUMEM_INTERVAL    seconds between two readings, from 0.1
                      to 60; 1 if not set
   GPUMEM_JOB         what the job is called";

@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod event;
 mod input;
+mod library;
 mod model;
 mod python;
 mod report;

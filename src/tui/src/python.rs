@@ -1,4 +1,4 @@
-//! The Python side of publishing, carried in this program: the package `gpumem`, and the `sitecustomize` that starts it.
+//! The Python side of `run`, carried in this program: the package `gpumem`, and the `sitecustomize` that starts it.
 //!
 //! The files are written to a folder of the user's cache, whose name has a hash of their content, so that programs of several versions
 //! may run side by side. Python runs what is there: whatever differs is written anew before a command starts.
@@ -21,8 +21,9 @@ macro_rules! files {
 /// Folder, name and content of each file.
 const FILES: &[(&str, &str, &str)] = &files! {
     "bootstrap": "sitecustomize.py";
-    "gpumem": "__init__.py", "_binary.py", "_history.py", "_hook.py", "_names.py", "_oom.py", "_pace.py", "_pipe.py",
-        "_publisher.py", "_reader.py", "_say.py", "_torch.py", "_users.py", "_uuid.py";
+    "gpumem": "__init__.py", "_allocator.py", "_binary.py", "_c_abi.py", "_cupy.py", "_history.py", "_hook.py", "_names.py", "_oom.py",
+        "_pace.py", "_pipe.py", "_publisher.py", "_reader.py", "_rmm.py", "_say.py", "_torch.py", "_torch_figures.py",
+        "_torch_pluggable.py", "_torch_pools.py", "_users.py", "_uuid.py";
 };
 
 /// The folder of FILES that goes on PYTHONPATH.

@@ -10,7 +10,7 @@ use gpumem_demo::bench::hierarchy as bench;
 use gpumem_demo::{Chosen, Demo as _, DeviceChoice, Entry, Replay, WITHOUT_GPU};
 
 use crate::app::{self, Ended};
-use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, ViewArgs, explain};
+use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, RunCli, ViewArgs, explain};
 use crate::clock;
 use crate::demo::{DemoOptions, hierarchy};
 use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Term, Tracking, View};
@@ -60,7 +60,7 @@ fn command() -> u8 {
     };
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
-        Some(Command::Run(run)) => run_program(&run.command),
+        Some(Command::Run(run)) => run_program(&run),
         Some(Command::UvmHelper) => hold_trackers(),
         Some(Command::Publisher) => {
             gpumem_torch::run(io::BufReader::new(io::stdin()), &mut io::stdout(), &used_by);
@@ -102,13 +102,20 @@ fn used_by(device: [u8; 16], pid: u32) -> Option<u64> {
     gpumem_probe::Nvml::load(None).ok()?.used_by(device, pid)
 }
 
-/// Replaces this process by a command whose Python processes publish. Returns only if it cannot be run.
-fn run_program(command: &[OsString]) -> u8 {
-    let environment = run_command::environment().unwrap_or_else(|error| {
-        complain(&format!("gpumem-tui: the command runs without publishing: {error}"));
-        Vec::new()
-    });
-    let error = run_command::run(command, environment);
+/// Replaces this process by a command whose Python processes publish, or use the allocator. Returns only if it cannot be run.
+fn run_program(run: &RunCli) -> u8 {
+    let environment = if run.allocator {
+        match run_command::with_allocator(run.library.as_deref()) {
+            Ok(environment) => environment,
+            Err(error) => return fail(USAGE, &format!("run --allocator: {error}")),
+        }
+    } else {
+        run_command::environment("1").unwrap_or_else(|error| {
+            complain(&format!("gpumem-tui: the command runs without publishing: {error}"));
+            Vec::new()
+        })
+    };
+    let error = run_command::run(&run.command, environment);
     fail(error.exit_code(), &error.to_string())
 }
 

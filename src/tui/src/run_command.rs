@@ -1,17 +1,22 @@
-//! `gpumem-tui run`: replaces this process by a command whose Python processes publish.
+//! `gpumem-tui run`: replaces this process by a command whose Python processes publish, or use the allocator.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpumem_demo::bench::CacheError;
+use gpumem_demo::wrong_environment;
 use gpumem_text::clean;
 
+use crate::library::{self, Unusable};
 use crate::python;
 
-/// Why Python processes of the command cannot publish.
+/// The variable that has the allocator's options.
+const OPTIONS: &str = "GPUMEM_ALLOC_CONF";
+
+/// Why Python processes of the command cannot publish, or use the allocator.
 #[derive(Debug)]
 pub(crate) enum Unprepared {
     /// The Python files cannot be written.
@@ -20,6 +25,10 @@ pub(crate) enum Unprepared {
     Colon(PathBuf),
     /// The path of this program is unknown.
     Program(io::Error),
+    /// The allocator's library cannot be used.
+    Library(Unusable),
+    /// The allocator's options are wrong.
+    Options(String),
 }
 
 impl std::fmt::Display for Unprepared {
@@ -34,6 +43,8 @@ impl std::fmt::Display for Unprepared {
                 )
             }
             Unprepared::Program(error) => write!(f, "the path of this program is unknown: {error}"),
+            Unprepared::Library(error) => write!(f, "{error}"),
+            Unprepared::Options(error) => write!(f, "{error}"),
         }
     }
 }
@@ -65,8 +76,35 @@ impl std::fmt::Display for NotRun {
     }
 }
 
-/// Writes the Python files, and returns the variables that make a Python publish.
-pub(crate) fn environment() -> Result<Vec<(&'static str, OsString)>, Unprepared> {
+/// Returns the variables that put PyTorch and CuPy on the allocator in every Python, after a look at its library and options. Says on
+/// stderr what is used.
+pub(crate) fn with_allocator(named: Option<&Path>) -> Result<Vec<(&'static str, OsString)>, Unprepared> {
+    let path = library::find(named).map_err(Unprepared::Library)?;
+    if let Some(error) = wrong_environment() {
+        return Err(Unprepared::Options(clean(&error.to_string())));
+    }
+    let mut environment = environment("allocator")?;
+    if !is_set("GPUMEM_QUIET") {
+        let told = std::env::var(OPTIONS).unwrap_or_default();
+        let options = match told.split_whitespace().collect::<Vec<_>>().join(" ") {
+            told if told.is_empty() => "default options".to_owned(),
+            told => format!("{OPTIONS}={}", clean(&told)),
+        };
+        let path = clean(&path.display().to_string());
+        // The command runs even if stderr is closed.
+        let _ = writeln!(io::stderr(), "gpumem: on for PyTorch and CuPy: {path}, {options}");
+    }
+    environment.push((library::VARIABLE, path.into()));
+    Ok(environment)
+}
+
+/// Checks whether an environment variable is set, to something else than 0.
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Writes the Python files, and returns the variables that have a Python run them. `what` tells them what to do.
+pub(crate) fn environment(what: &str) -> Result<Vec<(&'static str, OsString)>, Unprepared> {
     let program = std::env::current_exe().map_err(Unprepared::Program)?;
     let folder = python::install().map_err(Unprepared::Files)?;
     let before = std::env::var_os("PYTHONPATH");
@@ -74,7 +112,7 @@ pub(crate) fn environment() -> Result<Vec<(&'static str, OsString)>, Unprepared>
     Ok(vec![
         ("PYTHONPATH", path),
         ("GPUMEM_TUI", program.into()),
-        ("GPUMEM_RUN", "1".into()),
+        ("GPUMEM_RUN", what.into()),
     ])
 }
 

@@ -6,7 +6,7 @@
  *     cargo build --profile embed -p gpumem-alloc-c        (target/embed/libgpumem_alloc.so)
  *
  * and not with --release: that profile ends the program on a bug of ours instead of returning an error. The library does not
- * link CUDA; it loads libcuda.so at the first allocation. Linux only. Examples: demo/python/.
+ * link CUDA; it loads libcuda.so at the first allocation. Linux only. The Python package in src/python uses it for PyTorch, CuPy and RMM.
  *
  * Devices. One allocator per device, made at the first allocation on it, or when a history of it or a pool on it is begun, and there
  * until the process ends. Device numbers are those of CUDA in this process (CUDA_VISIBLE_DEVICES renumbers), at most 128 of them. It
@@ -129,7 +129,7 @@ int64_t gpumem_empty_cache(int device);
  */
 int64_t gpumem_compact(int device);
 
-/* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator (demo/python/torch_pluggable.py) ---- */
+/* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator (src/python/gpumem/_torch_pluggable.py) ---- */
 
 /*
  * Says which version of PyTorch this is, by torch.__version__: to be called before anything else here. What is said first counts. How
@@ -173,7 +173,7 @@ void gpumem_set_oom_fn(void (*function)(int device, size_t size));
  * asked for what it kept for processes that are done with it, as its own allocator asks it. Where PyTorch records that a stream uses a
  * block, its own streams are told from those of others, which may be destroyed. The object's functions are replaced, found by name
  * (PyTorch 2.4 to 2.15 have them under these, and what shares memory from 2.8 on); one that is not found once stays. Where others may
- * have memory yet when the process ends, PyTorch needs the object so late that somebody has to hold it for ever, as the example does. 0;
+ * have memory yet when the process ends, PyTorch needs the object so late that somebody has to hold it for ever, as the Python package does. 0;
  * -1 where there is no such object, none is found, or the version was not tried (gpumem_set_torch_version): then nothing is changed.
  */
 int gpumem_adopt_torch(void);
@@ -231,11 +231,11 @@ int64_t gpumem_pool_held(int device, struct gpumem_pool_id id, uint64_t *addrs, 
 /* How often a pool was begun and not released: 0 where there is none. -1 on errors. */
 int64_t gpumem_pool_uses(int device, struct gpumem_pool_id id);
 
-/* ---- CuPy: cupy.cuda.memory.CFunctionAllocator (demo/python/cupy_cfunction.py) ---- */
+/* ---- CuPy: cupy.cuda.memory.CFunctionAllocator (src/python/gpumem/_cupy.py) ---- */
 
 /*
  * CuPy passes no stream: `stream` is the `param` that the CFunctionAllocator was made with. Make one allocator for each stream, with
- * its handle. CuPy does not look for NULL: look at the pointer yourself, as the example does.
+ * its handle. CuPy does not look for NULL: look at the pointer yourself, as the Python package does.
  */
 void *gpumem_cupy_malloc(void *stream, size_t size, int device);
 void gpumem_cupy_free(void *stream, void *ptr, int device);

@@ -1,6 +1,7 @@
 //! Tests of the real program, in a pseudo-terminal and in pipes, with fake drivers and real channels.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+mod allocator;
 mod bench;
 mod claims;
 mod cli;

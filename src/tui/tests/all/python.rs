@@ -35,11 +35,18 @@ fn version(python: &str) -> Option<String> {
 /// Runs the tests of a Python module in every Python.
 #[track_caller]
 fn run_tests(module: &str) {
+    run_tests_with(module, &[]);
+}
+
+/// The same with more in their environment.
+#[track_caller]
+fn run_tests_with(module: &str, environment: &[(&str, &Path)]) {
     for python in pythons() {
         let output = Command::new(&python)
             .args(["-m", "unittest", module])
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tests"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            .envs(environment.iter().copied())
             .output()
             .unwrap();
         assert!(output.status.success(), "{python}: {}", said(&output.stderr));
@@ -69,6 +76,17 @@ fn python_out_of_memory() {
 #[test]
 fn python_programs_that_know_nothing() {
     run_tests("test_run");
+}
+
+#[test]
+fn python_allocator() {
+    let driver = tempfile::tempdir().unwrap();
+    gpumem_fake_cuda::install(driver.path()).unwrap();
+    let library = gpumem_tests::libgpumem_alloc();
+    run_tests_with(
+        "test_allocator",
+        &[("GPUMEM_LIBRARY", &library), ("LD_LIBRARY_PATH", driver.path())],
+    );
 }
 
 #[test]

@@ -109,16 +109,19 @@ fn the_documented_build_command_names_the_unwinding_profile() {
     assert!(profile.split_once("\n\n").unwrap().0.contains("panic = \"unwind\""));
 }
 
-/// What the Python examples load by name, and the structs that they spell out.
+/// Returns the file of the Python package that knows the header.
+fn python() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/python/gpumem/_c_abi.py");
+    std::fs::read_to_string(file).unwrap()
+}
+
+/// What the Python package loads by name, and the structs that it spells out.
 #[test]
-fn the_python_examples_know_the_header() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/python");
-    let python = std::fs::read_to_string(folder.join("gpumem.py")).unwrap();
+fn the_python_package_knows_the_header() {
+    let python = python();
     let quoted = |text: &str| -> Vec<String> { text.split('"').skip(1).step_by(2).map(str::to_owned).collect() };
-    let (structs, functions) = python.split_once("def load(").unwrap();
-    let functions: BTreeSet<String> = quoted(functions.split_once("def address(").unwrap().0)
-        .into_iter()
-        .collect();
+    let (structs, functions) = python.split_once("\nFUNCTIONS:").unwrap();
+    let functions: BTreeSet<String> = quoted(functions.split_once("\n)\n").unwrap().0).into_iter().collect();
     // The rest is for others to call: PyTorch and CuPy are given its addresses.
     let called = |name: &String| {
         let others = ["gpumem_init", "gpumem_reset"].contains(&name.as_str());
@@ -126,7 +129,8 @@ fn the_python_examples_know_the_header() {
     };
     let expected: BTreeSet<String> = header::functions().into_iter().filter(called).collect();
     assert_eq!(functions, expected);
-    let structs = structs.split_once("class Stat(").unwrap().1;
+    // Only the fields are in quotes of one character.
+    let structs = structs.split_once("class Stat(").unwrap().1.replace("\"\"\"", "");
     let parts = [
         "gpumem_stat",
         "gpumem_pool_stats",
@@ -141,14 +145,13 @@ fn the_python_examples_know_the_header() {
         names.dedup();
         names
     });
-    assert_eq!(quoted(structs), parts.concat());
+    assert_eq!(quoted(&structs), parts.concat());
 }
 
-/// By its words the examples tell too little memory, where programs make room and try again, from what that does not help against.
+/// By its words the package tells too little memory, where programs make room and try again, from what that does not help against.
 #[test]
-fn the_python_examples_know_too_little_memory() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/python/gpumem.py");
-    let python = std::fs::read_to_string(file).unwrap();
+fn the_python_package_knows_too_little_memory() {
+    let python = python();
     let rule = python.split_once("    short = ").unwrap().1.lines().next().unwrap();
     let words: Vec<&str> = rule.split('"').skip(1).step_by(2).collect();
     passes("inner_has_too_little_memory", &[("WORDS", &words.join(","))]);

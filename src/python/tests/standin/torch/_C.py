@@ -12,6 +12,12 @@ def _cuda_attach_out_of_memory_observer(observer):
     observers.append(observer)
 
 
+def _cuda_memoryStats(device):
+    from .cuda import _recorded
+
+    return _recorded.stats(device)
+
+
 def _cuda_isHistoryEnabled():
     from . import cuda
 

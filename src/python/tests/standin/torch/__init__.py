@@ -1,7 +1,7 @@
 """Stands in for torch: the allocator's figures of a real training step on an H100, and the parts of torch that read them.
 
 STANDIN_TORCH=2.6 has no `include_traces`; cpu has no CUDA. STANDIN_BLOCKS=N has so many blocks instead of the recorded ones.
-STANDIN_HISTORY=N has a history of N entries that the program records. STANDIN_COMPILER=1 imports a compiler with the first snapshot.
+STANDIN_HISTORY=N has a history of N entries that the program records. STANDIN_COMPILER=1 has a compiler, which no thread of ours may import.
 """
 
 import os
@@ -24,6 +24,8 @@ class OutOfMemoryError(RuntimeError):
 def empty(size):
     """Takes memory, as torch.empty(size, dtype=torch.uint8, device="cuda")."""
     cuda._lazy_init()
+    if cuda.memory.current is not None:
+        return cuda.memory.current.take(size)
     free = cuda.TOTAL - cuda.memory_stats(0)["reserved_bytes.all.current"]
     if size > free:
         for observer in _C.observers:

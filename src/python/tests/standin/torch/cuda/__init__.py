@@ -4,7 +4,9 @@ import os
 import threading
 import types
 
-from . import _recorded
+from .. import _C
+from . import _recorded, memory
+from .memory import MemPool
 
 TOTAL = 85_029_158_912
 _initialized = False
@@ -68,7 +70,14 @@ def get_device_properties(device):
 
 
 def memory_stats(device):
-    return _recorded.stats(device) if is_initialized() else {}
+    return _flat(_C._cuda_memoryStats(device)) if is_initialized() else {}
+
+
+def _flat(figures, prefix=""):
+    found = {}
+    for name, value in figures.items():
+        found.update(_flat(value, prefix + name + ".") if isinstance(value, dict) else {prefix + name: value})
+    return found
 
 
 if os.environ.get("STANDIN_TORCH") == "2.6":
@@ -81,6 +90,3 @@ else:
     def memory_snapshot(mempool_id=None, include_traces=True):
         assert not include_traces, "this would copy the history"
         return _recorded.segments()
-
-
-from . import memory  # noqa: E402

@@ -1,9 +1,9 @@
-"""The history of operations, as torch.cuda.memory has it. The keys are those of torch 2.11."""
+"""The history of operations, and allocators that take the place of torch's own. Keys of entries are those of torch 2.11."""
 
+import ctypes
 import os
 import sys
 import time
-import types
 
 from . import _recorded
 
@@ -27,7 +27,53 @@ def add(action, addr):
 def _snapshot(device=None):
     from .. import _lazy_modules
 
-    if _lazy_modules:
-        sys.modules["torch._inductor"] = types.ModuleType("torch._inductor")
+    assert not _lazy_modules or "torch._inductor" in sys.modules or begun[-1][0] is None, "this would import the compiler"
     add("snapshot", 0)
     return {"segments": _recorded.segments(), "device_traces": [list(_history), []], "allocator_settings": {}}
+
+
+# The allocator that has taken the place.
+current = None
+
+
+class _Hooks:
+    """torch's object for such an allocator. `told` has the addresses of functions that were set."""
+
+    def __init__(self, path, take, give):
+        library = ctypes.CDLL(path)
+        self.names, self.told = (take, give), {}
+        self._take = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)((take, library))
+
+    def __getattr__(self, name):
+        if not name.startswith("set_"):
+            raise AttributeError(name)
+        return lambda address: self.told.update({name[4:]: address})
+
+    def take(self, size):
+        return self._take(size, 0, None)
+
+
+class CUDAPluggableAllocator:
+    def __init__(self, path, take, give):
+        self._allocator = _Hooks(path, take, give)
+
+    def allocator(self):
+        return self._allocator
+
+
+def change_current_allocator(allocator):
+    from . import is_initialized
+
+    global current
+    found = allocator.allocator()
+    if current is not None or is_initialized():
+        raise RuntimeError("Can't swap an already initialized allocator")
+    current = found
+
+
+def get_allocator_backend():
+    return "native" if current is None else "pluggable"
+
+
+class MemPool:
+    pass

@@ -2,8 +2,8 @@
 """Takes GPU memory with plain PyTorch and holds it: a program that does not publish.
 
     pip install torch
-    python3 demo/python/hold_memory.py 2048 60      # 2048 MiB for 60 seconds
-    python3 demo/python/hold_memory.py 2048         # until interrupted
+    python3 tests/gpu/hold_memory.py 2048 60      # 2048 MiB for 60 seconds
+    python3 tests/gpu/hold_memory.py 2048         # until interrupted
 
 Prints one line when the memory is held. Half of it is freed into PyTorch's cache, so the process holds memory in use and
 cached memory. The driver cannot tell them apart, which this example shows.

@@ -1,21 +1,25 @@
 """The memory figures of torch.cuda from gpumem's allocator. PyTorch takes them from its own, and fails with a pluggable allocator.
 
-    torch_figures.answer(library)         torch_pluggable.install() does this
-
-After that these functions use the library: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
+After answer() these functions use the library: of torch.cuda and torch.accelerator memory_stats(), memory_summary(), memory_allocated(),
 memory_reserved(), their peaks and resets; of torch.cuda.memory memory_snapshot(), _record_memory_history(), _snapshot() and
 _dump_snapshot(), _set_memory_metadata(), which begins a scope, and _allocation_traceback(); and of torch._C _cuda_isHistoryEnabled() and
 _cuda_attach_out_of_memory_observer(). A history is of the current device and of those in use when it begins.
 """
 
+from __future__ import annotations
+
 import atexit
-import ctypes
 import pickle
 import tempfile
 import threading
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
-import gpumem
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from . import _c_abi
+
+if TYPE_CHECKING:
+    from ._allocator import Allocator
 
 POOLS = ("all", "small_pool", "large_pool")
 COUNTERS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
@@ -25,87 +29,96 @@ MOST_EVENTS = 1 << 20
 MOST_TEXTS = 256
 
 
-def answer(library: ctypes.CDLL) -> None:
+def answer(allocator: Allocator) -> None:
+    """Replaces torch's functions."""
+    library = allocator.library
     # The sums by device when they were last reset.
-    begun: dict[int, dict] = {}
+    begun: Dict[int, Dict[str, Any]] = {}
 
-    def memory_stats(device: int) -> dict:
+    def memory_stats(device: int) -> Dict[str, Any]:
         _check(device)
-        found = gpumem.stats(library, device)
-        stats = {name: {pool: _stat(getattr(getattr(found, pool), name)) for pool in POOLS} for name, _ in gpumem.PoolStats._fields_}
-        stats |= {name: getattr(found, name) for name in COUNTERS}
+        found = allocator.stats(device)
+        stats: Dict[str, Any] = {
+            field[0]: {pool: _stat(getattr(getattr(found, pool), field[0])) for pool in POOLS} for field in _c_abi.PoolStats._fields_
+        }
+        stats.update({name: getattr(found, name) for name in COUNTERS})
         # This allocator has no limit for splitting blocks.
-        stats |= {name: _stat(gpumem.Stat()) for name in ("oversize_allocations", "oversize_segments")} | {"max_split_size": -1}
+        stats.update({name: _stat(_c_abi.Stat()) for name in ("oversize_allocations", "oversize_segments")}, max_split_size=-1)
         return _since(stats, begun[device]) if device in begun else stats
 
-    def memory_stats_of_cuda(device: int) -> dict:
+    def memory_stats_of_cuda(device: int) -> Dict[str, Any]:
         # New versions of PyTorch can refuse before they ask the driver, which this allocator does not do.
         rejections = {"num_oom_rejections": 0} if "num_oom_rejections" in (torch.cuda.memory_stats.__doc__ or "") else {}
         return memory_stats(device) | rejections
 
     def reset_peaks(device: int) -> None:
         _check(device)
-        if library.gpumem_reset_peaks(device) != 0:
-            raise RuntimeError(gpumem.last_error(library))
+        allocator.reset_peaks(device)
 
     def reset_sums(device: int) -> None:
         begun.pop(device, None)
         begun[device] = memory_stats(device)
 
-    def snapshot(asked=None) -> dict:
+    def snapshot(asked: Any = None) -> Dict[str, Any]:
         # PyTorch passes nothing, or the two numbers of a pool (two 0 stand for all pools), and in new versions whether it wants events.
         pool, events = tuple(asked[:2]) if asked else (0, 0), not asked or asked[2:] != (False,)
-        whole = {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
+        whole: Dict[str, Any] = {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
         for device in range(torch.cuda.device_count()):
-            one = _snapshot_of(library, device)
+            one = _snapshot_of(allocator, device)
             traces = one.pop("device_traces")[device:]
             whole["device_traces"].append(traces[0] if traces and events else [])
             whole["external_annotations"] += one.pop("external_annotations")
             whole["segments"] += [segment for segment in one.pop("segments") if pool in ((0, 0), segment["segment_pool_id"])]
-            whole |= one
+            whole.update(one)
         return whole
 
-    def record_history(enabled, context="all", stacks="all", max_entries=MOST_EVENTS, *others) -> None:
+    def record_history(
+        enabled: Optional[str], context: Optional[str] = "all", stacks: str = "all", max_entries: int = MOST_EVENTS, *others: Any
+    ) -> None:
         # In new versions the sixth of the other arguments says whether to include the GPU's memory.
         if others[5:6] == (False,):
             return
-        taken = {None: 0, "state": 1, "alloc": 1, "all": 2}[context]
-        _history(library, enabled is not None, taken, 0 if enabled == "state" else max_entries, native=stacks != "python")
+        taken = {None: "none", "state": "alloc", "alloc": "alloc", "all": "all"}[context]
+        _history(allocator, enabled is not None, taken, 0 if enabled == "state" else max_entries, native=stacks != "python")
 
-    def record_history_legacy(enabled, record_context=True, max_entries=1, record_all=False, *_ignored) -> None:
-        _history(library, enabled, int(record_context or record_all), max_entries)
+    def record_history_legacy(
+        enabled: bool, record_context: bool = True, max_entries: int = 1, record_all: bool = False, *_ignored: Any
+    ) -> None:
+        _history(allocator, enabled, "alloc" if record_context or record_all else "none", max_entries)
 
-    def traceback(address: int) -> list[dict] | None:
+    def traceback(address: int) -> Optional[List[Dict[str, Any]]]:
         for device in range(torch.cuda.device_count()):
-            for segment in _snapshot_of(library, device)["segments"]:
+            for segment in _snapshot_of(allocator, device)["segments"]:
                 for block in segment["blocks"]:
                     if block["address"] == address and block["state"] == "active_allocated":
                         return block["frames"] or None
+        return None
 
     # The metadata of the thread's allocations is a scope. Names stay forever, so texts that differ each time get no new ones.
-    thread, texts = threading.local(), set()
+    thread = threading.local()
+    texts: Set[str] = set()
 
     def set_metadata(text: str) -> None:
         name = str.encode(text)
         if len(texts) < MOST_TEXTS:
             texts.add(text)
-        if library.gpumem_scope_set(name if text in texts else b"(other metadata)") != 0:
-            raise RuntimeError(gpumem.last_error(library))
+        _c_abi.check(library, library.gpumem_scope_set(name if text in texts else b"(other metadata)"))
         thread.metadata = text
 
-    observers = []
+    observers: List[Callable[[int, int, int, int], None]] = []
 
-    @gpumem.OOM_FN
-    def told(device: int, size: int) -> None:
+    def tell(device: int, size: int) -> None:
         free, total = torch.cuda.mem_get_info(device)
         for observer in observers:
             observer(device, size, total, free)
 
-    def attach_observer(observer) -> None:
+    told = _c_abi.OOM_FN(tell)
+
+    def attach_observer(observer: Callable[[int, int, int, int], None]) -> None:
         if not observers:
             library.gpumem_set_oom_fn(told)
             # Python cannot be called any more after that.
-            atexit.register(library.gpumem_set_oom_fn, gpumem.OOM_FN())
+            atexit.register(library.gpumem_set_oom_fn, _c_abi.OOM_FN())
         observers.append(observer)
 
     for name, function in {
@@ -138,11 +151,11 @@ def _check(device: int) -> None:
         raise RuntimeError(f"Invalid device argument {device}: there are {torch.cuda.device_count()}")
 
 
-def _stat(stat: gpumem.Stat) -> dict[str, int]:
-    return {name: getattr(stat, name) for name, _ in gpumem.Stat._fields_}
+def _stat(stat: _c_abi.Stat) -> Dict[str, int]:
+    return {field[0]: getattr(stat, field[0]) for field in _c_abi.Stat._fields_}
 
 
-def _since(stats: dict, begun: dict) -> dict:
+def _since(stats: Dict[str, Any], begun: Dict[str, Any]) -> Dict[str, Any]:
     """Returns the figures with the sums since the last reset. Current figures and peaks are unchanged."""
     summed = ("allocated", "freed", "num_alloc_retries", "num_ooms")
     return {
@@ -151,20 +164,19 @@ def _since(stats: dict, begun: dict) -> dict:
     }
 
 
-def _snapshot_of(library: ctypes.CDLL, device: int) -> dict:
-    if gpumem.stats(library, device).all.segment.allocated == 0:
+def _snapshot_of(allocator: Allocator, device: int) -> Dict[str, Any]:
+    if allocator.stats(device).all.segment.allocated == 0:
         return {"segments": [], "device_traces": [], "external_annotations": []}
     with tempfile.TemporaryDirectory() as folder:
-        gpumem.snapshot(library, f"{folder}/snapshot.pickle", device)
+        allocator.snapshot(f"{folder}/snapshot.pickle", device)
         with open(f"{folder}/snapshot.pickle", "rb") as file:
-            return pickle.load(file)
+            found: Dict[str, Any] = pickle.load(file)
+        return found
 
 
-def _history(library: ctypes.CDLL, on: bool, stacks: int, most: int, native: bool = True) -> None:
-    if on and stacks:
-        gpumem.python_stacks(library, native)
+def _history(allocator: Allocator, on: bool, stacks: str, most: int, native: bool = True) -> None:
+    if not on:
+        return allocator.stop_history(-1)
     # The current device has a history even if nothing was allocated on it yet.
-    for device in (torch.cuda.current_device(), -1) if on else (-1,):
-        failed = library.gpumem_record_history(device, stacks, min(most, MOST_EVENTS)) if on else library.gpumem_stop_history(device)
-        if failed:
-            raise RuntimeError(gpumem.last_error(library))
+    for device in (torch.cuda.current_device(), -1):
+        allocator.record_history(stacks, min(most, MOST_EVENTS), native, device)
