@@ -61,6 +61,8 @@ pub(crate) struct Mark {
     pub process: ProcessId,
     /// Bytes that were requested (out of memory), taken, freed or made contiguous.
     pub bytes: u64,
+    /// The number of a phase that has one, such as a step; else 0.
+    pub number: u64,
     /// The mark's name or the tag of the request; empty when there is none.
     pub text: Arc<str>,
 }

@@ -71,6 +71,7 @@ fn mark(at: u64, kind: MarkKind, bytes: u64) -> Mark {
         kind,
         process,
         bytes,
+        number: 0,
         text: "".into(),
     }
 }

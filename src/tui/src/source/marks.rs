@@ -23,11 +23,6 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
         .get(event.tag.0 as usize)
         .cloned()
         .unwrap_or_else(|| Arc::from(""));
-    // The number of a step is no part of its name, of which a channel has only so many.
-    let text = match (event.kind, event.size) {
-        (EventKind::Mark, 1..) => Arc::from(format!("{text} {}", event.size)),
-        _ => text,
-    };
     let (kind, text) = match text.strip_prefix(MONITOR).filter(|_| kind == MarkKind::Phase) {
         Some(what) => (MarkKind::Monitor, Arc::from(what)),
         None => (kind, text),
@@ -39,6 +34,7 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
         MarkKind::Phase | MarkKind::Monitor => 0,
         _ => event.size,
     };
+    let number = if kind == MarkKind::Phase { event.size } else { 0 };
     let process = ProcessId {
         device: DeviceKey::of(key, index, device),
         owner: Owner::Channel(key),
@@ -48,6 +44,7 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
         kind,
         process,
         bytes,
+        number,
         text,
     })
 }

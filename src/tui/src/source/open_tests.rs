@@ -159,14 +159,14 @@ fn monitor_marks_are_not_phases() {
     }
     let mut sample = ChannelSample::default();
     open.pass(ChannelKey(1, 2), false, &mut sample);
-    let told: Vec<_> = sample.marks.iter().map(|mark| (mark.kind, &*mark.text)).collect();
+    let told: Vec<_> = sample.marks.iter().map(|mark| (mark.kind, &*mark.text, mark.number)).collect();
     assert_eq!(
         told,
         [
-            (MarkKind::Phase, "forward"),
-            (MarkKind::Monitor, "fragmented"),
-            (MarkKind::Phase, "a monitor: mine"),
-            (MarkKind::Phase, "step 41")
+            (MarkKind::Phase, "forward", 0),
+            (MarkKind::Monitor, "fragmented", 0),
+            (MarkKind::Phase, "a monitor: mine", 0),
+            (MarkKind::Phase, "step", 41)
         ]
     );
     std::fs::remove_dir_all(dir).unwrap();

@@ -156,6 +156,7 @@ mod tests {
                 owner: Owner::Pid(1, 1),
             },
             bytes: 0,
+            number: 0,
             text: "forward".into(),
         };
         Sample::Channels(ChannelSample {

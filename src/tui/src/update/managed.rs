@@ -58,6 +58,7 @@ fn mark(model: &mut Model, at: Nanos, began: Vec<(Target, u64)>) {
                     kind: MarkKind::Migration,
                     process,
                     bytes,
+                    number: 0,
                     text: "".into(),
                 });
             }

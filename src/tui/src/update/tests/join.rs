@@ -378,6 +378,7 @@ fn marks_go_to_their_device_in_order_and_stay_bounded() {
             kind: MarkKind::Phase,
             process,
             bytes: 0,
+            number: 0,
             text: "forward".into(),
         })
         .collect();

@@ -456,6 +456,7 @@ fn too_many_phases_are_not_called_too_short() {
     let some = device.history.marks.iter().find(|m| m.kind == MarkKind::Phase).cloned();
     let every = |n: u64| Mark {
         at: newest - n * 2 * SECOND,
+        number: 0,
         text: ["forward", "backward"][n as usize % 2].into(),
         ..some.clone().unwrap()
     };

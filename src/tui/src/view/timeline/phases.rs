@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::Window;
-use crate::model::{Device, MarkKind, TimelineUi};
+use crate::model::{Device, Mark, MarkKind, TimelineUi};
 use crate::view::Screen;
 use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
@@ -67,31 +67,34 @@ fn names(device: &Device) -> Vec<Arc<str>> {
 fn bands(device: &Device, window: Window, names: &[Arc<str>]) -> (Vec<PhaseBand>, usize) {
     let newest = device.history.long.back().map_or(0, |p| p.at);
     let end = window.column(newest).map_or(window.columns, |c| c + 1);
-    let band = |name: &Arc<str>, columns| PhaseBand {
-        name: name.clone(),
-        index: names.iter().position(|n| n == name).unwrap_or(0),
+    let band = |mark: &Mark, columns| PhaseBand {
+        name: match mark.number {
+            0 => mark.text.clone(),
+            number => format!("{} {number}", mark.text).into(),
+        },
+        index: names.iter().position(|n| *n == mark.text).unwrap_or(0),
         columns,
     };
     let mut bands: Vec<PhaseBand> = vec![];
     let mut marks = 0;
-    let mut before: Option<&Arc<str>> = None;
+    let mut before: Option<&Mark> = None;
     for mark in device.history.marks.iter().filter(|m| m.kind == MarkKind::Phase) {
         let Some(column) = window.column(mark.at) else {
             if mark.at < window.start(0) {
-                before = Some(&mark.text);
+                before = Some(mark);
             }
             continue;
         };
         marks += 1;
-        if let Some(name) = before.take().filter(|_| column > 0) {
-            bands.push(band(name, 0..column));
+        if let Some(before) = before.take().filter(|_| column > 0) {
+            bands.push(band(before, 0..column));
         }
         if let Some(last) = bands.last_mut() {
             last.columns.end = column;
         }
-        bands.push(band(&mark.text, column..end));
+        bands.push(band(mark, column..end));
     }
-    bands.extend(before.map(|name| band(name, 0..end)));
+    bands.extend(before.map(|mark| band(mark, 0..end)));
     bands.retain(|b| !b.columns.is_empty());
     (bands, marks)
 }
