@@ -64,6 +64,10 @@ class Case(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
+        # Programs on gpumem's allocator publish by themselves, on tmpfs only.
+        channels = tempfile.TemporaryDirectory(dir="/dev/shm")
+        self.addCleanup(channels.cleanup)
+        self.channels = channels.name
         self.records = os.path.join(self.folder, "records")
         os.mkdir(self.records)
         self.recorder = self.put("recorder", f'#!/bin/sh\nexec "{sys.executable}" -S "{HERE}/recorder.py"\n')
@@ -83,6 +87,7 @@ class Case(unittest.TestCase):
             "PYTHONPATH": os.pathsep.join(path),
             "PYTHONDONTWRITEBYTECODE": "1",
             "RECORD_DIR": self.records,
+            "GPUMEM_DIR": self.channels,
             "GPUMEM_TUI": self.recorder,
             "GPUMEM_INTERVAL": "0.1",
             **more,
