@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import unittest
+import unittest.mock
 import zipfile
 
 from support import PYTHON, Case
@@ -56,6 +57,22 @@ class Wheel(Case):
         self.assertIn("needs glibc 2.34, and the wheel is for 2.28", built.stderr)
         built = self.build(NEW, "--any-glibc")
         self.assertIn("-py3-none-linux_x86_64.whl", built.stdout)
+
+    def test_one_command_builds_both_for_that_glibc(self):
+        cargo = self.put("bin/cargo", '#!/bin/sh\necho "$@" >> "$0.log"\ntest "$2" != --locked -o ! -e "$0.fails"\n')
+        os.chmod(cargo, 0o755)
+        for name in ("release/gpumem-tui", "embed/libgpumem_alloc.so"):
+            self.put("target/x86_64-unknown-linux-gnu/" + name, "")
+        path = os.pathsep.join([os.path.dirname(cargo), os.environ["PATH"]])
+        with unittest.mock.patch.dict(os.environ, PATH=path):
+            built = self.build(NEW, "--zigbuild")
+            self.assertIn("manylinux_2_28", built.stdout, built.stderr)
+            self.put("bin/cargo.fails", "")
+            self.assertIn("cargo zigbuild failed", self.build(NEW, "--zigbuild").stderr)
+        with open(cargo + ".log") as log:
+            first, second, _ = log.read().splitlines()
+        self.assertEqual(first, "zigbuild --locked --release -p gpumem-tui --target x86_64-unknown-linux-gnu.2.28")
+        self.assertEqual(second, "zigbuild --locked --profile embed -p gpumem-alloc-c --target x86_64-unknown-linux-gnu.2.28")
 
     def test_what_is_not_built_is_named(self):
         built = self.build(OLD, "--target", "x86_64-unknown-linux-gnu")
