@@ -18,6 +18,7 @@
 // Allowed only where foreign functions are called: `nvml::calls`, `process::users` and `uvm::sys`.
 #![deny(unsafe_code)]
 
+pub mod attach;
 mod facts;
 mod host;
 mod nvml;

@@ -39,17 +39,26 @@ class Gone(Exception):
 
 
 class Pipe:
-    """A publisher process. Any thread may send; only one reads."""
+    """A connection to a publisher process. Any thread may send; only one reads."""
 
-    def __init__(self, command: List[str]) -> None:
+    def __init__(self, connection: socket.socket, process: Optional[subprocess.Popen[bytes]] = None) -> None:
+        self._socket = connection
+        self._identity = _identity(connection.fileno())
+        self._process = process
+        self._waiting: Deque[memoryview] = deque()
+        self._flushing = threading.Lock()
+        self._unread = b""
+
+    @classmethod
+    def start(cls, command: List[str]) -> Pipe:
+        """Starts a publisher process."""
         ours, theirs = socket.socketpair()
         try:
-            self._socket = _above_stdio(ours)
-            self._identity = _identity(self._socket.fileno())
+            connection = _above_stdio(ours)
             debug = os.environ.get("GPUMEM_DEBUG", "0") not in ("", "0")
             # An image without a shell has the publisher as its child.
             starts = os.access(STARTER[0], os.X_OK)
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [*STARTER, *command] if starts else command,
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
@@ -63,14 +72,9 @@ class Pipe:
             ours.close()
             theirs.close()
         if starts:
-            self._reap()
-        self._waiting: Deque[memoryview] = deque()
-        self._flushing = threading.Lock()
-        self._unread = b""
-
-    def _reap(self) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STARTER_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STARTER_S)
+        return cls(connection, process)
 
     def send(self, message: Dict[str, Any], payload: Optional[bytes] = None) -> bool:
         """Puts a message into the outbox, followed by its payload. False: there was no room for it."""
@@ -167,7 +171,7 @@ class Pipe:
         except (Gone, OSError):
             pass
         # Popen warns of a process that it has not seen the end of.
-        if self._process.poll() is None:
+        if self._process is not None and self._process.poll() is None:
             self._process.returncode = 0
 
 

@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, TypeVar, Union, cast
 
 from . import _allocator, _binary, _history, _hook, _names, _oom, _pace, _torch
-from ._pipe import Gone
+from ._pipe import Gone, Pipe
 from ._say import say
 from ._reader import Reader
 
@@ -119,7 +119,8 @@ class Publisher:
             complaint = history.begin(torch)
             if complaint:
                 say(complaint)
-            self._reader = Reader(torch, [binary, "publisher"], interval, history, self._early)
+            connect = functools.partial(Pipe.start, [binary, "publisher"])
+            self._reader = Reader(torch, connect, interval, history, self._early)
             self._thread = threading.Thread(target=_run, args=(self._reader,), name="gpumem", daemon=True)
             self._thread.start()
 

@@ -30,9 +30,11 @@ MAX_MAP_BYTES = 64 << 20
 class Reader:
     """Sends what torch says, until it is stopped, torch fails or the publisher is gone."""
 
-    def __init__(self, torch: Any, command: List[str], interval: float, history: _history.History, early: Deque[Dict[str, Any]]) -> None:
+    def __init__(
+        self, torch: Any, connect: Callable[[], Pipe], interval: float, history: _history.History, early: Deque[Dict[str, Any]]
+    ) -> None:
         self.torch = torch
-        self.command = command
+        self._connect = connect
         self.pace = _pace.Stats(interval)
         self.history = history
         self._early = early
@@ -58,7 +60,7 @@ class Reader:
 
     def run(self) -> None:
         """Runs until the end, with CUDA initialised. Raises what ended it, unless that is `stopping`."""
-        pipe = Pipe(self.command)
+        pipe = self._connect()
         # The program's signals are for its own threads. The publisher must not inherit this mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:

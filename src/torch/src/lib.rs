@@ -29,4 +29,4 @@ mod stats;
 mod tags;
 
 pub use message::{Answer, Message};
-pub use run::{Measure, run};
+pub use run::{Attached, Measure, run};

@@ -210,6 +210,13 @@ impl Publishing {
         self.of_failure = false;
     }
 
+    /// Ends the channel, and leaves nothing.
+    pub(crate) fn withdraw(self) {
+        let path = self.publisher.path().to_owned();
+        drop(self);
+        let _ = std::fs::remove_file(path);
+    }
+
     /// Ends the channel without closing it, as when its program was killed.
     pub(crate) fn abandon(self) {
         // The kernel releases the lock when this process ends.

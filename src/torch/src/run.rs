@@ -1,6 +1,8 @@
 //! The publisher process.
 
 use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -17,10 +19,38 @@ const WAITING: usize = 4;
 /// Tells how many bytes of the device with a UUID a process uses, as the driver counts them; `None` if the driver does not tell.
 pub type Measure<'a> = &'a dyn Fn([u8; 16], u32) -> Option<u64>;
 
+/// A process that was attached to, while it ran.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    /// Its process id here. In its own pid namespace it may have another one, which it says.
+    pub pid: u32,
+    /// Set once publishing is to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// How long a program that is killed takes to end, and how often that is looked at.
+const ENDING: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long nobody has to look at the blocks of a process that was attached to until that ends.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+
 /// Publishes what comes from `input`, until it ends or the PyTorch process is gone. Answers go to `output`. `measure` is called a few times
-/// for each device.
-pub fn run(input: impl BufRead + Send + 'static, output: &mut dyn Write, measure: Measure<'_>) {
+/// for each device. `attached` is the process at the other end, if that did not start this one.
+pub fn run(
+    input: impl BufRead + Send + 'static,
+    output: &mut dyn Write,
+    measure: Measure<'_>,
+    attached: Option<&Attached>,
+) {
     let parent = Parent::of_this_process();
+    if let Some(attached) = attached {
+        // Whoever attached may end, and its terminal with it.
+        let _ = rustix::process::setsid();
+        if parent.pid() != Some(attached.pid) {
+            return;
+        }
+    }
     let (sender, messages) = sync_channel(WAITING);
     let mut input = input;
     std::thread::spawn(move || {
@@ -37,26 +67,44 @@ pub fn run(input: impl BufRead + Send + 'static, output: &mut dyn Write, measure
         watched: false,
         output,
         measure,
+        attached,
+        looked_at: Instant::now(),
     };
     let mut due = Instant::now() + TICK;
-    let closed = loop {
+    let end = loop {
         match messages.recv_timeout(due.saturating_duration_since(Instant::now())) {
-            Ok(Input::Message(Message::Bye)) => break true,
+            Ok(Input::Message(Message::Bye)) => break End::Closed,
             Ok(message) => session.take(message, &parent),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break false,
+            Err(RecvTimeoutError::Disconnected) => break session.cut_off(&parent),
         }
         if Instant::now() >= due {
             due = Instant::now() + TICK;
             if parent.has_ended() {
-                break false;
+                break End::Died;
             }
             session.look();
+            if session.is_over() {
+                break End::Withdrawn;
+            }
         }
     };
-    if let Some(publishing) = session.publishing.filter(|_| !closed) {
-        publishing.abandon();
+    match (session.publishing, end) {
+        (Some(publishing), End::Died) => publishing.abandon(),
+        (Some(publishing), End::Withdrawn) => publishing.withdraw(),
+        _ => {}
     }
+}
+
+/// How publishing ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The program ended in order.
+    Closed,
+    /// The program was killed, or its thread.
+    Died,
+    /// The program goes on, so it leaves no black box.
+    Withdrawn,
 }
 
 struct Session<'a> {
@@ -70,6 +118,9 @@ struct Session<'a> {
     watched: bool,
     output: &'a mut dyn Write,
     measure: Measure<'a>,
+    attached: Option<&'a Attached>,
+    /// When somebody last looked at the blocks.
+    looked_at: Instant,
 }
 
 impl Session<'_> {
@@ -78,7 +129,9 @@ impl Session<'_> {
             if self.publishing.is_some() || self.failed {
                 return;
             }
-            let made = match parent.pid().filter(|pid| *pid == hello.pid) {
+            // One that was attached to is known, and may be in another pid namespace.
+            let is_known = |pid: &u32| *pid == hello.pid || self.attached.is_some();
+            let made = match parent.pid().filter(is_known) {
                 Some(pid) => Publishing::new(hello, pid),
                 None => Err("the messages come from another process than they say".to_owned()),
             };
@@ -120,11 +173,38 @@ impl Session<'_> {
     /// Says whether somebody wants to see the map, when that changes.
     fn look(&mut self) {
         let Some(publishing) = &mut self.publishing else { return };
-        let watched = publishing.watched(Instant::now());
+        let now = Instant::now();
+        let watched = publishing.watched(now);
+        if watched {
+            self.looked_at = now;
+        }
         if watched != self.watched {
             self.watched = watched;
             self.answer(&Answer::Watched(watched));
         }
+    }
+
+    /// Returns how publishing ends after the input has without a word. A program that is killed closes its connections a moment before it
+    /// has ended.
+    fn cut_off(&self, parent: &Parent) -> End {
+        let until = Instant::now() + ENDING;
+        while self.attached.is_some() && Instant::now() < until {
+            if parent.has_ended() {
+                return End::Died;
+            }
+            std::thread::sleep(LOOK);
+        }
+        if self.attached.is_some() {
+            End::Withdrawn
+        } else {
+            End::Died
+        }
+    }
+
+    /// Checks whether publishing is to end although the program goes on.
+    fn is_over(&self) -> bool {
+        let Some(attached) = self.attached else { return false };
+        attached.stop.load(Ordering::Relaxed) || self.looked_at.elapsed() > IDLE
     }
 
     fn answer(&mut self, answer: &Answer) {

@@ -206,6 +206,15 @@ pub(crate) enum Command {
     /// Run a command whose Python processes publish the memory of PyTorch, or use gpumem's allocator
     #[command(after_help = AFTER_RUN)]
     Run(RunCli),
+    /// Have a running Python process publish the memory of PyTorch, though nobody prepared it for that
+    #[command(after_help = AFTER_ATTACH)]
+    Attach(AttachCli),
+    /// End what `attach` began
+    Detach {
+        /// The process
+        #[arg(value_name = "PID")]
+        pid: u32,
+    },
     /// Check what can be seen on this machine, and say what to do about the rest
     Doctor(LookArgs),
     /// Hold the driver's trackers of managed memory for a dashboard, which starts it
@@ -213,8 +222,35 @@ pub(crate) enum Command {
     UvmHelper,
     /// Publish what a PyTorch process says on stdin, which starts it
     #[command(hide = true)]
-    Publisher,
+    Publisher {
+        /// The process was attached to, and is not the one that started this
+        #[arg(long, value_name = "PID")]
+        attached_to: Option<u32>,
+    },
 }
+
+/// The arguments of `attach`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AttachCli {
+    /// Say what would be done, or which right is missing, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do it in this process, which another one has started for that
+    #[arg(long, hide = true)]
+    pub own_session: bool,
+    /// The process
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+}
+
+const AFTER_ATTACH: &str = "\
+The process's main thread stands still for about a millisecond, and a text of Python is executed in it: at once if the thread waits, else \
+as soon as it is back in the interpreter. The text starts a thread that publishes until `gpumem-tui detach PID`, or until nobody has \
+looked at the process's blocks for 30 minutes. No file is written for it, and nothing is installed.
+
+CPython 3.8 to 3.13 on x86-64 Linux. It needs the right to trace the process.
+
+Exit codes: 0 it publishes; 1 it does not, and stderr says why.";
 
 /// The arguments of `run`.
 #[derive(Clone, Debug, Args)]
@@ -250,6 +286,8 @@ Environment of the command:
   GPUMEM_ALLOC_CONF  options of the allocator: `gpumem-tui
                      replay --conf help` lists them
   GPUMEM_QUIET       1: no line about the allocator
+  GPUMEM_HISTORY     how many operations PyTorch records, from
+                     100 to 10000; none if not set
   GPUMEM_INTERVAL    seconds between two readings, from 0.1
                      to 60; 1 if not set
   GPUMEM_JOB         what the job is called";

@@ -5,6 +5,7 @@
 //! neither clock nor terminal, and a source never sees a view.
 
 mod app;
+mod attach;
 mod check;
 mod cli;
 mod clock;

@@ -3,6 +3,7 @@
 //! The files are written to a folder of the user's cache, whose name has a hash of their content, so that programs of several versions
 //! may run side by side. Python runs what is there: whatever differs is written anew before a command starts.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
@@ -25,6 +26,20 @@ const FILES: &[(&str, &str, &str)] = &files! {
         "_pace.py", "_pipe.py", "_publisher.py", "_reader.py", "_rmm.py", "_say.py", "_torch.py", "_torch_figures.py",
         "_torch_pluggable.py", "_torch_pools.py", "_users.py", "_uuid.py";
 };
+
+/// What runs in a process that is attached to.
+const ATTACH: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../python/attach/start.py"));
+
+/// Returns the two parts of a statement of Python that publishes the process that executes it, over the descriptor whose number stands
+/// between them. It leaves no name behind.
+pub(crate) fn attach() -> [String; 2] {
+    // A text or an object of texts in JSON is one in Python, too.
+    let package = FILES.iter().filter(|(folder, ..)| *folder == "gpumem");
+    let files: BTreeMap<&str, &str> = package.map(|(_, name, content)| (*name, *content)).collect();
+    let [source, files] = [serde_json::to_string(ATTACH), serde_json::to_string(&files)].map(Result::unwrap_or_default);
+    let before = format!("exec({source}, {{'__name__': '_gpumem_attach', 'FILES': {files}, 'FD': ");
+    [before, "})\n".to_owned()]
+}
 
 /// The folder of FILES that goes on PYTHONPATH.
 const ON_PATH: &str = "bootstrap";

@@ -17,7 +17,7 @@ use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Term, Tracki
 use crate::source::{driver_root, in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
-use crate::{doctor, report, run_command};
+use crate::{attach, doctor, report, run_command};
 
 /// Exit code: something failed.
 const FAILED: u8 = 1;
@@ -62,8 +62,10 @@ fn command() -> u8 {
         Some(Command::Doctor(look)) => examine(&look),
         Some(Command::Run(run)) => run_program(&run),
         Some(Command::UvmHelper) => hold_trackers(),
-        Some(Command::Publisher) => {
-            gpumem_torch::run(io::BufReader::new(io::stdin()), &mut io::stdout(), &used_by);
+        Some(Command::Attach(attach)) => attach::attach(&attach),
+        Some(Command::Detach { pid }) => attach::detach(pid),
+        Some(Command::Publisher { attached_to }) => {
+            publish(attached_to);
             0
         }
         Some(Command::Bench(bench)) => gpumem_demo::bench::main(&bench),
@@ -94,6 +96,20 @@ fn hold_trackers() -> u8 {
         Ok(()) => 0,
         Err(error) => fail(FAILED, &format!("this is for a dashboard to run: {error}")),
     }
+}
+
+/// Publishes what comes from stdin.
+fn publish(attached_to: Option<u32>) {
+    let attached = attached_to.map(|pid| gpumem_torch::Attached {
+        pid,
+        stop: attach::stop_flag(),
+    });
+    gpumem_torch::run(
+        io::BufReader::new(io::stdin()),
+        &mut io::stdout(),
+        &used_by,
+        attached.as_ref(),
+    );
 }
 
 /// Returns the bytes of a device that a process uses, as NVML counts them. NVML is loaded for this one question: a publisher asks a few times

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod allocator;
+mod attach;
 mod bench;
 mod claims;
 mod cli;

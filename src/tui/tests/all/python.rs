@@ -11,7 +11,7 @@ use gpumem_tests::{World, said};
 use tempfile::TempDir;
 
 /// Returns the names of Python programs, one of each version.
-fn pythons() -> Vec<String> {
+pub(super) fn pythons() -> Vec<String> {
     let mut found = BTreeMap::new();
     let newer = (9..=15).map(|minor| format!("python3.{minor}"));
     for name in std::iter::once("python3".to_owned()).chain(newer) {
@@ -66,6 +66,11 @@ fn python_publishes() {
 #[test]
 fn python_processes_and_their_ends() {
     run_tests("test_processes");
+}
+
+#[test]
+fn python_maps_and_histories() {
+    run_tests("test_history");
 }
 
 #[test]

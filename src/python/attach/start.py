@@ -1,0 +1,112 @@
+"""Runs in a process that was attached to, with its globals FILES, the sources of the package, and FD, a connection to the publisher.
+
+It is called in the middle of whatever the program does, so it only starts a thread. That tells in a line whether it publishes: "yes", or
+"no: " and the reason. When the publisher is gone it takes the modules of the package back and ends.
+"""
+
+import _thread
+import sys
+
+NAME = "_gpumem_attached"
+
+
+class Finder:
+    """Finds the modules of the package, and loads them from their sources."""
+
+    def find_spec(self, name, path=None, target=None):
+        # Importing the type by its name would come here again.
+        ModuleSpec = type(sys.__spec__)
+        if name == NAME:
+            return ModuleSpec(name, self, is_package=True)
+        return ModuleSpec(name, self) if self.source(name) is not None else None
+
+    def source(self, name):
+        package, _, module = name.partition(".")
+        return FILES.get(module + ".py") if package == NAME else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        # Nothing of the package itself is needed: its parts are.
+        if module.__name__ != NAME:
+            # Lines of the package are told from those of the program by their folder.
+            module.__file__ = "/<gpumem>/" + module.__name__.split(".")[1] + ".py"
+            exec(compile(self.source(module.__name__), module.__file__, "exec"), vars(module))
+
+
+def modules():
+    """Imports what is needed, and leaves no finder behind."""
+    from importlib import import_module
+
+    finder = Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        return [import_module(NAME + "." + name) for name in ("_history", "_oom", "_pace", "_pipe", "_reader", "_torch")]
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def refusal(torch):
+    """Returns why nothing can be published."""
+    if torch is None or not hasattr(torch, "cuda"):
+        return "it has not imported torch"
+    if getattr(torch.version, "hip", None) or not torch.cuda.is_initialized():
+        return "its torch has not initialised CUDA"
+    if NAME in sys.modules:
+        return "it is attached to already"
+    for name in ("gpumem._publisher", "_gpumem_run._publisher"):
+        reader = getattr(sys.modules.get(name), "_own", None)
+        if reader is not None and reader.reader() is not None and reader.reader().pipe is not None:
+            return "it publishes already"
+    backend = getattr(torch.cuda.memory, "get_allocator_backend", None)
+    if backend is not None and backend() == "pluggable":
+        return "its torch uses another allocator than its own"
+    return None
+
+
+def run():
+    import os
+    import socket
+
+    connection = socket.socket(fileno=FD)
+    try:
+        # The number of a descriptor may be given away by a fork of the program.
+        os.set_inheritable(FD, False)
+        torch = sys.modules.get("torch")
+        why = refusal(torch)
+        connection.sendall(b"yes\n" if why is None else ("no: " + why + "\n").encode())
+        if why is None:
+            publish(torch, connection)
+    except Exception as error:
+        try:
+            connection.sendall(("no: " + type(error).__name__ + ": " + str(error)[:200].replace("\n", " ") + "\n").encode())
+        except OSError:
+            pass
+    finally:
+        connection.close()
+        for name in [name for name in sys.modules if name.split(".")[0] == NAME]:
+            del sys.modules[name]
+
+
+def publish(torch, connection):
+    import atexit
+    from collections import deque
+
+    history, oom, pace, pipe, reader, _ = modules()
+    seconds, _ = pace.interval(None)
+    running = [reader.Reader(torch, lambda: pipe.Pipe(connection), seconds, history.History(0), deque())]
+    # The observer cannot be removed again. It does nothing once nobody runs.
+    oom.attach(torch, lambda: running[0] if running else None)
+    end = running[0].stop
+    atexit.register(end)
+    try:
+        running[0].run()
+    except pipe.Gone:
+        pass
+    finally:
+        running.clear()
+        atexit.unregister(end)
+
+
+_thread.start_new_thread(run, ())
