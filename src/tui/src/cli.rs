@@ -116,6 +116,9 @@ pub(crate) struct ViewArgs {
     /// Attach the driver's counters of managed memory to processes: auto (while view 5 shows them), on, off
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = UvmArg::Auto)]
     pub uvm: UvmArg,
+    /// Do nothing to any process: the dashboard then attaches to none
+    #[arg(long)]
+    pub readonly: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub look: LookArgs,

@@ -111,6 +111,13 @@ pub(crate) enum Event {
     Sampled(Box<Sampled>),
     /// An event of the demo's child.
     Demo(DemoEvent),
+    /// Attaching to a process has ended: with what was done, or why it was not.
+    Attached {
+        /// The process.
+        pid: u32,
+        /// A sentence.
+        result: Result<String, String>,
+    },
     /// The view has drawn a frame with these areas.
     Drawn(Hits),
     /// Time passed.
@@ -161,4 +168,9 @@ pub(crate) enum Effect {
     SendToDemo(String),
     /// End the demo's child.
     StopDemo,
+    /// Attach to a process.
+    Attach {
+        /// The process.
+        pid: u32,
+    },
 }

@@ -289,6 +289,11 @@ fn dashboard(args: &ViewArgs) -> u8 {
     let mut setup = setup(args.interval);
     setup.only = only(args);
     setup.tracking = args.uvm.tracking();
+    setup.read_only = args.readonly;
+    if args.readonly {
+        // The driver's counters are attached to processes, too.
+        setup.tracking = Tracking::Never;
+    }
     let mut model = Model {
         setup,
         ..Model::default()
@@ -361,6 +366,7 @@ fn setup(interval: Duration) -> Setup {
         demos: gpumem_demo::list().map(info).collect(),
         without_gpu: WITHOUT_GPU.into(),
         realtime_offset: clock::realtime_offset(),
+        read_only: false,
         no_demo: !gpumem_demo::publishes(None),
         nvml: named_nvml(),
     }

@@ -270,6 +270,7 @@ fn unsafe_code_is_in_the_allowed_places_only() {
         "src/alloc/tests/",
         "demo/src/gpu.rs",
         "demo/src/gpu/",
+        "src/probe/src/attach/sys.rs",
         "src/probe/src/nvml/calls",
         "src/probe/src/process/users",
         "src/probe/src/uvm/sys.rs",

@@ -2,6 +2,7 @@
 //!
 //! It runs on one thread and never waits for a driver, a file or a slow terminal.
 
+mod attaching;
 mod screen;
 mod signals;
 
@@ -20,6 +21,7 @@ use crate::source::{self, Requests, Samples};
 use crate::terminal;
 use crate::update::update;
 
+use attaching::Attaching;
 use screen::Screen;
 use signals::Signals;
 
@@ -77,6 +79,7 @@ struct App {
     samples: Samples,
     requests: Arc<Requests>,
     demos: Demos,
+    attaching: Attaching,
     /// When the next frame is due; `None` when nothing changed.
     due: Option<Instant>,
     drawn: Instant,
@@ -97,6 +100,7 @@ impl App {
             samples: Samples::default(),
             requests: Arc::default(),
             demos: Demos::new(demo),
+            attaching: Attaching::default(),
             due: None,
             drawn: Instant::now(),
         };
@@ -137,6 +141,7 @@ impl App {
                 },
                 sampled = self.samples.next() => vec![Event::Sampled(Box::new(sampled))],
                 event = self.demos.next() => vec![Event::Demo(event)],
+                event = self.attaching.next() => vec![event],
                 drained = self.screen.drain(), if self.screen.busy() => match drained {
                     Ok(()) => continue,
                     Err(_) => vec![Event::End(Ending::TerminalGone)],
@@ -189,6 +194,7 @@ impl App {
             Effect::StartBench { devices } => self.demos.start_bench(devices),
             Effect::SendToDemo(line) => self.demos.send(&line).await,
             Effect::StopDemo => self.demos.stop(),
+            Effect::Attach { pid } => self.attaching.start(pid),
         }
         Ok(None)
     }

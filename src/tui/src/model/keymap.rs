@@ -41,6 +41,8 @@ pub(crate) enum Action {
     ZoomOut,
     /// Opens the ranks of the selected process's job.
     Ranks,
+    /// Asks whether to attach to the selected process.
+    Attach,
     /// Selects the next (positive) or previous process of the list.
     Process(i8),
     /// Toggles whether memory of others is shown.
@@ -140,6 +142,7 @@ pub(super) const ZOOM: &[(Key, Action)] = &[
     (Key::Char('-'), Action::Zoom(-1)),
     (Key::Char('_'), Action::Zoom(-1)),
 ];
+pub(super) const ATTACH: (Key, Action) = (Key::Char('a'), Action::Attach);
 pub(super) const PROCESSES: &[(Key, Action)] = &[
     (Key::Char('n'), Action::Process(1)),
     (Key::Char('N'), Action::Process(-1)),

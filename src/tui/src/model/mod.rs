@@ -72,7 +72,7 @@ pub(crate) use gpumem_probe::Sensors;
 #[cfg(test)]
 pub(crate) use {history::History, inputs::Times, world::Driver};
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of blocks and events in channels.
 pub(crate) type Nanos = u64;
@@ -103,6 +103,8 @@ pub(crate) struct Setup {
     pub without_gpu: String,
     /// `CLOCK_REALTIME - CLOCK_MONOTONIC` at start, in nanoseconds. Used to write times of day.
     pub realtime_offset: i128,
+    /// Do nothing to any process (`--readonly`).
+    pub read_only: bool,
     /// Do not start a demo automatically.
     pub no_demo: bool,
     /// The file that `GPUMEM_NVML` names in place of the driver's library, cleaned.
@@ -132,6 +134,10 @@ pub(crate) struct Model {
     pub demo: Option<Demo>,
     /// The memory hierarchies of cards.
     pub hierarchies: Hierarchies,
+    /// Processes that are being attached to.
+    pub attaching: BTreeSet<u32>,
+    /// Processes that could not be attached to, and why. A pid may be that of another process by now; the user reads it at once.
+    pub not_attached: BTreeMap<u32, String>,
     /// What the user selected and opened.
     pub ui: Ui,
 }
@@ -153,6 +159,13 @@ impl Model {
     /// Checks whether what is shown is frozen. Sampling continues meanwhile.
     pub(crate) fn paused(&self) -> bool {
         self.frozen.is_some()
+    }
+
+    /// Returns the selected process if it may be attached to: it uses a real device, and does not publish.
+    pub(crate) fn attachable(&self) -> Option<&Process> {
+        let process = self.selected_process()?;
+        let may_be = process.state == ProcessState::NotPublishing && !process.simulated && !self.setup.read_only;
+        may_be.then_some(process)
     }
 
     /// Iterates over the processes to list, in order.

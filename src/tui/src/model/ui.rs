@@ -29,6 +29,11 @@ pub(crate) enum Popup {
     },
     /// The ranks of the selected process's job, side by side.
     Ranks,
+    /// The question whether to attach to a process.
+    Attach {
+        /// The process.
+        pid: u32,
+    },
     /// The question whether to measure a card that other programs use.
     Measure,
     /// The menu of fixes of the demo.

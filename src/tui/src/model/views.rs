@@ -1,8 +1,8 @@
 //! The table of views. Each row has the view's title and keys. How it is drawn is a row of the table in `view`.
 
 use super::keymap::{
-    Action, Binding, CHOOSE_FIX, DOWN, FIRST, LAST, LEFT, Move, PAGE_DOWN, PAGE_UP, PAUSE, PROCESSES, RIGHT, SPACE, UP,
-    ZOOM, fix, pause, step,
+    ATTACH, Action, Binding, CHOOSE_FIX, DOWN, FIRST, LAST, LEFT, Move, PAGE_DOWN, PAGE_UP, PAUSE, PROCESSES, RIGHT,
+    SPACE, UP, ZOOM, fix, pause, step,
 };
 use super::{Demo, Key, Model};
 
@@ -70,6 +70,9 @@ pub(crate) static VIEWS: [ViewRow; 6] = [
             Binding::new(&[(Key::Char('r'), Action::Ranks)])
                 .footer("r", |model| model.selected_job().map(|_| "ranks"))
                 .help("r", "the ranks of its job side by side"),
+            Binding::new(&[ATTACH])
+                .footer("a", |model| model.attachable().map(|_| "attach"))
+                .help("a", "look into a PyTorch process that does not publish"),
             Binding::new(&[]).footer("s", |_| Some("sort")),
             Binding::new(&[]).footer("/", |_| Some("filter")),
         ],
@@ -91,6 +94,7 @@ pub(crate) static VIEWS: [ViewRow; 6] = [
             Binding::new(PROCESSES)
                 .footer("n N", |_| Some("process"))
                 .help("n N", "next, previous process"),
+            Binding::new(&[ATTACH]).footer("a", |model| model.attachable().map(|_| "attach")),
         ],
     },
     ViewRow {

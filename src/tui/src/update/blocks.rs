@@ -3,7 +3,7 @@
 use crate::event::Effect;
 use crate::model::{Action, Model};
 
-use super::{map, overview};
+use super::{attach, map, overview};
 
 /// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
@@ -12,6 +12,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::ZoomOut => model.ui.blocks.zoom = 0,
         Action::Process(by) => overview::select_row(model, by.into()),
         Action::Move(step) => map::step(model, step),
+        Action::Attach => return Some(attach::ask(model)),
         _ => return None,
     }
     Some(vec![Effect::Draw])

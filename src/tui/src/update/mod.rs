@@ -3,6 +3,7 @@
 //! Apart from the model it is pure: it reads no clock, since the time comes with the event, and it does no I/O, which is what
 //! effects are for.
 
+mod attach;
 mod blocks;
 mod demo;
 mod devices;
@@ -57,6 +58,7 @@ pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect>
         }
         Event::Sampled(sampled) => take_sample(model, *sampled),
         Event::Demo(event) => demo::handle(model, event),
+        Event::Attached { pid, result } => attach::end(model, pid, result),
         Event::Drawn(hits) => {
             model.ui.hits = hits;
             Vec::new()

@@ -3,7 +3,7 @@
 use crate::event::Effect;
 use crate::model::{Action, BlocksUi, Model, Move, Process, ProcessId, Severity, View};
 
-use super::{map, ranks, tags, toast};
+use super::{attach, map, ranks, tags, toast};
 
 /// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
@@ -22,6 +22,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::Enter if has_blocks(model) => model.ui.view = View::Blocks,
         Action::Enter => return Some(why_no_map(model)),
         Action::Ranks => return Some(ranks::open(model)),
+        Action::Attach => return Some(attach::ask(model)),
         _ => return None,
     }
     Some(vec![Effect::Draw])

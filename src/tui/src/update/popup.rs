@@ -3,7 +3,7 @@
 use crate::event::{Effect, Key};
 use crate::model::{Action, Column, Model, Popup, Sort};
 
-use super::{demo, hierarchy, overview, ranks, relist};
+use super::{attach, demo, hierarchy, overview, ranks, relist};
 
 /// A move of the selection or of the text.
 enum Move {
@@ -28,6 +28,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Char('r') if matches!(model.ui.popup, Some(Popup::Measure | Popup::Ranks)) => return close(model),
         Key::Char('?') if matches!(model.ui.popup, Some(Popup::Help { .. })) => return close(model),
         Key::Char('m') if matches!(model.ui.popup, Some(Popup::Findings { .. })) => return close(model),
+        Key::Char('a') if matches!(model.ui.popup, Some(Popup::Attach { .. })) => return close(model),
         Key::Char('s') if matches!(model.ui.popup, Some(Popup::Sort { .. })) => return close(model),
         Key::Char('f') if matches!(model.ui.popup, Some(Popup::Fix { .. })) => return close(model),
         // Ranks have numbers of their own.
@@ -75,6 +76,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
         }
         Some(Popup::Fix { selected }) => demo::fix(model, selected),
         Some(Popup::Measure) => hierarchy::start(model),
+        Some(Popup::Attach { pid }) => attach::start(model, pid),
         Some(Popup::Ranks) => overview::act(model, Action::Enter).unwrap_or_default(),
         Some(Popup::Help { .. } | Popup::Findings { .. }) | None => vec![Effect::Draw],
     }
@@ -110,7 +112,7 @@ fn shift(model: &mut Model, movement: &Move) {
             *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16
         }
         Some(Popup::Sort { selected } | Popup::Fix { selected }) => *selected = moved(*selected),
-        Some(Popup::Measure | Popup::Ranks) | None => {}
+        Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks) | None => {}
     }
 }
 
@@ -119,6 +121,6 @@ fn last_entry(model: &Model) -> usize {
         Some(Popup::Help { .. } | Popup::Findings { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
         Some(Popup::Sort { .. }) => Column::ALL.len() - 1,
         Some(Popup::Fix { .. }) => model.demo.as_ref().map_or(0, |d| d.choices.len().saturating_sub(1)),
-        Some(Popup::Measure | Popup::Ranks) | None => 0,
+        Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks) | None => 0,
     }
 }

@@ -227,6 +227,14 @@ fn why_no_map(model: &Model, process: Option<&Process>) -> (String, &'static str
                 format!("{} publishes, and holds no memory now.", p.pid),
                 "Its segments appear here when it allocates.",
             ),
+            ProcessState::NotPublishing if model.attaching.contains(&p.pid) => (
+                format!("{} is being attached to.", p.pid),
+                "It answers once its main thread is back in the interpreter.",
+            ),
+            ProcessState::NotPublishing if let Some(why) = model.not_attached.get(&p.pid) => (
+                format!("{} cannot be attached to: {why}.", p.pid),
+                "gpumem-tui run -- COMMAND starts a PyTorch program that publishes. n and N go to other processes.",
+            ),
             ProcessState::NotPublishing => (
                 match p.nvml.value() {
                     Some(&bytes) => format!(
@@ -236,7 +244,7 @@ fn why_no_map(model: &Model, process: Option<&Process>) -> (String, &'static str
                     ),
                     None => format!("{} does not publish: nothing of its memory is known.", p.pid),
                 },
-                "gpumem-tui run -- COMMAND starts a PyTorch program that does. n and N go to other processes.",
+                "a looks into it if it is a PyTorch program. n and N go to other processes.",
             ),
             ProcessState::OtherUser => (
                 format!("{} belongs to {}: you may not read its channel.", p.pid, p.user),

@@ -1,5 +1,6 @@
-//! The popups over a view: help, the findings in full, the ranks of a job, the sort menu, the fix menu.
+//! The popups over a view: help, the findings in full, the ranks of a job, questions, the sort menu, the fix menu.
 
+mod attach;
 mod findings;
 mod help;
 mod measure;
@@ -37,6 +38,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
         }
         Popup::Ranks => ranks::draw(screen, area),
         Popup::Measure => measure::draw(screen, area),
+        Popup::Attach { pid } => attach::draw(screen, area, *pid),
         Popup::Fix { selected } => {
             let choices = screen.model.demo.as_ref().map_or(&[][..], |d| &d.choices);
             let entries: Vec<(String, String)> = choices.iter().map(|c| (c.name.clone(), c.text())).collect();

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod attach;
 mod demo;
 mod findings;
 mod hierarchy;

@@ -225,6 +225,7 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("overview-ranks", ranks::eight()),
         ("ranks", with(Popup::Ranks, ranks::eight())),
         ("ranks-many", with(Popup::Ranks, ranks::many())),
+        ("attach-question", with(Popup::Attach { pid: 5570 }, h100())),
         ("blocks", at(View::Blocks, h100())),
         ("blocks-sim", at(View::Blocks, simulated())),
         ("blocks-none", at(View::Blocks, failing())),
