@@ -15,7 +15,7 @@
 //! returns within microseconds to milliseconds, and [`ManagedMemory::residency`] within 2 ms for each GiB; slow queries run on their own
 //! threads.
 
-// Allowed only where foreign functions are called: `nvml::calls`, `process::users` and `uvm::sys`.
+// Allowed only where foreign functions are called: `attach::sys`, `nvml::calls`, `process::users` and `uvm::sys`.
 #![deny(unsafe_code)]
 
 pub mod attach;

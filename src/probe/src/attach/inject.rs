@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use super::Route;
 use super::tracee::{Failed, Tracee};
 
 const SOCKETS: u64 = 0;
@@ -45,15 +46,6 @@ pub(super) struct Addresses {
     pub(super) create: u64,
     pub(super) detach: u64,
     pub(super) this_thread: u64,
-}
-
-/// How the text gets to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// The main thread runs: the interpreter makes a pending call there.
-    PendingCall,
-    /// The main thread waits in a system call: another thread is started.
-    Thread,
 }
 
 /// What was left in the process, which [`clean`] takes back.

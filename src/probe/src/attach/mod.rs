@@ -1,207 +1,34 @@
 //! Has a running CPython execute a text, without its help: `ptrace(2)`, on x86-64.
 //!
 //! [`Attach::examine`] finds what is needed and why it cannot be done, without touching the process. [`Attach::inject`] stops the
-//! process's main thread for a moment, has the text executed, and takes back what it left. How, and what is written where, is in
-//! `inject`. The text must not take long: the interpreter does nothing else meanwhile.
+//! process's main thread for a moment, has the text executed, and [`Attach::clean`] takes back what it left. How, and what is written
+//! where, is in `inject`. The text must not take long: the interpreter does nothing else meanwhile.
 
+#[cfg(target_arch = "x86_64")]
 mod inject;
+#[cfg(not(target_arch = "x86_64"))]
+mod other;
+#[cfg(target_arch = "x86_64")]
 mod rights;
+#[cfg(target_arch = "x86_64")]
 mod sys;
+#[cfg(target_arch = "x86_64")]
 mod target;
+#[cfg(target_arch = "x86_64")]
 mod tracee;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::time::{Duration, Instant};
+#[cfg(not(target_arch = "x86_64"))]
+pub use other::{Attach, Injected};
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{Attach, Injected};
 
-use crate::Root;
-use crate::stat::Stat;
-pub use inject::Route;
-use inject::{Addresses, Left};
-use target::{Library, Mapped, mapped};
-
-/// CPython 3.14 and newer have an interface of their own for this (PEP 768).
-const NEWEST: u64 = 0x030d_ffff;
-/// How long the text may take to begin: a pending call waits until the main thread is back in the interpreter.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
-
-/// A process that can be attached to.
-pub struct Attach {
-    pid: u32,
-    start_time: u64,
-    python: String,
-    version: Option<(u8, u8)>,
-    addresses: Addresses,
-    uses_torch: bool,
-}
-
-/// What was done.
-#[derive(Debug)]
-pub struct Injected {
-    /// How the text got to run.
-    pub route: Route,
-    /// How long the main thread stood still, at most: at the first stop.
-    pub stopped: Duration,
-    /// This end of the socket pair, whose other end the text has.
-    pub socket: OwnedFd,
-    left: Left,
-}
-
-impl Attach {
-    /// Looks at a process, without stopping it.
-    ///
-    /// # Errors
-    /// A sentence that says why it cannot be attached to, and what to do about it.
-    pub fn examine(pid: u32) -> Result<Attach, String> {
-        if !cfg!(target_arch = "x86_64") {
-            return Err("attaching works on x86-64 only".to_owned());
-        }
-        let root = Root::default();
-        let stat = Stat::read(&root, pid).map_err(|_| format!("there is no process {pid} here"))?;
-        rights::check(&root, pid, &stat)?;
-        let memory = File::open(format!("/proc/{pid}/mem")).map_err(|error| rights::refused(&root, &error))?;
-        let files = mapped(&root, pid).map_err(|error| rights::refused(&root, &error))?;
-        if files.iter().any(|file| file_name(file).starts_with("ld-musl")) {
-            return Err("it runs on musl, which is not supported".to_owned());
-        }
-        let open = |file: &Mapped| Library::open(&root, pid, file, &memory);
-        let executable = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let may_be_python = |file: &&Mapped| {
-            let name = file_name(file);
-            name.starts_with("libpython3") || Path::new(&file.path) == executable
-        };
-        // A shared library before the program, which may be small.
-        let mut candidates: Vec<&Mapped> = files.iter().filter(may_be_python).collect();
-        candidates.sort_by_key(|file| !file_name(file).starts_with("libpython"));
-        let mut found = None;
-        for file in candidates {
-            let library = open(file)?;
-            if let Some(address) = library.address("Py_AddPendingCall") {
-                found = Some((file, library, address));
-                break;
-            }
-        }
-        let Some((file, python, add_pending_call)) = found else {
-            return Err("it is no CPython, or one without names of functions".to_owned());
-        };
-        // CPython 3.8 and newer.
-        if python.address("PyConfig_InitPythonConfig").is_none() {
-            return Err("its Python is older than 3.8".to_owned());
-        }
-        let version = python.address("Py_Version").and_then(|at| read_word(&memory, at));
-        if version.is_some_and(|version| version > u64::from(u32::MAX) || version >> 8 > NEWEST >> 8) {
-            return Err("its Python is 3.14 or newer, which is not supported yet".to_owned());
-        }
-        let of_python = |name: &str| python.address(name).ok_or_else(|| format!("its Python lacks {name}"));
-        let c: Vec<Library> = ["libc.so.6", "libpthread.so.0"]
-            .iter()
-            .filter_map(|name| files.iter().find(|file| file_name(file) == *name))
-            .map(open)
-            .collect::<Result<_, _>>()?;
-        let of_c = |name: &str| {
-            let found = c.iter().find_map(|library| library.address(name));
-            found.ok_or_else(|| format!("its C library lacks {name}"))
-        };
-        let addresses = Addresses {
-            system_call: c
-                .first()
-                .and_then(Library::system_call)
-                .ok_or("its C library is not glibc's")?,
-            add_pending_call,
-            run_string: of_python("PyRun_SimpleString")?,
-            ensure: of_python("PyGILState_Ensure")?,
-            release: of_python("PyGILState_Release")?,
-            create: of_c("pthread_create")?,
-            detach: of_c("pthread_detach")?,
-            this_thread: of_c("pthread_self")?,
-        };
-        Ok(Attach {
-            pid,
-            start_time: stat.start_time,
-            python: file.path.clone(),
-            version: version.map(|version| ((version >> 24) as u8, (version >> 16) as u8)),
-            addresses,
-            uses_torch: files.iter().any(|file| file_name(file).starts_with("libc10_cuda.so")),
-        })
-    }
-
-    /// Returns the file that has its interpreter, in its mount namespace.
-    pub fn python(&self) -> &str {
-        &self.python
-    }
-
-    /// Returns the version of its interpreter; `None` before 3.11, which does not tell.
-    pub fn version(&self) -> Option<(u8, u8)> {
-        self.version
-    }
-
-    /// Checks whether it has loaded PyTorch with CUDA.
-    pub fn uses_torch(&self) -> bool {
-        self.uses_torch
-    }
-
-    /// Has the process execute a text of Python: the two parts, with the number of the descriptor of its end of a socket pair between them.
-    /// Returns once it is going to, and has let the process go on.
-    ///
-    /// # Errors
-    /// A sentence: the text will not be executed, and the process goes on as before.
-    pub fn inject(&self, text: [&str; 2]) -> Result<Injected, String> {
-        let stat = Stat::read(&Root::default(), self.pid).map_err(|_| "it has ended".to_owned())?;
-        if stat.start_time != self.start_time {
-            return Err("it has ended, and another process has its number".to_owned());
-        }
-        // Only the thread that traces may make requests, and the process goes on if that thread ends, whatever happened.
-        let left = std::thread::scope(|scope| {
-            let traces = scope.spawn(|| inject::inject(self.pid, &self.addresses, text));
-            traces.join().unwrap_or_else(|_| Err("attaching failed".to_owned()))
-        })?;
-        let socket = left.socket.try_clone().map_err(|error| error.to_string())?;
-        Ok(Injected {
-            route: left.route,
-            stopped: left.stopped,
-            socket,
-            left,
-        })
-    }
-
-    /// Takes back the memory that the text was in, once it has been executed. The main thread stops for a moment.
-    ///
-    /// # Errors
-    /// A sentence: the memory stays, which is some kilobytes.
-    pub fn clean(&self, injected: &Injected) -> Result<(), String> {
-        if let Some(at) = injected.left.thread_id_at() {
-            self.wait_for_thread(at)?;
-        }
-        std::thread::scope(|scope| {
-            let traces = scope.spawn(|| inject::clean(self.pid, &self.addresses, &injected.left));
-            traces.join().unwrap_or_else(|_| Err("cleaning up failed".to_owned()))
-        })
-    }
-
-    /// Waits until the started thread, whose id is at an address, has ended. Its code is in the memory.
-    fn wait_for_thread(&self, at: u64) -> Result<(), String> {
-        let memory = File::open(format!("/proc/{}/mem", self.pid)).map_err(|error| error.to_string())?;
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            let id = read_word(&memory, at).map_or(0, |word| word as u32);
-            if id != 0 && !Path::new(&format!("/proc/{}/task/{id}", self.pid)).exists() {
-                return Ok(());
-            }
-            std::thread::sleep(LOOK);
-        }
-        Err("the thread that was started has not ended".to_owned())
-    }
-}
-
-fn file_name(file: &Mapped) -> &str {
-    file.path.rsplit('/').next().unwrap_or_default()
-}
-
-fn read_word(memory: &File, at: u64) -> Option<u64> {
-    use std::os::unix::fs::FileExt;
-    let mut word = [0; 8];
-    memory.read_exact_at(&mut word, at).ok()?;
-    Some(u64::from_le_bytes(word))
+/// How the text gets to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The main thread runs: the interpreter makes a pending call there.
+    PendingCall,
+    /// The main thread waits in a system call: another thread is started.
+    Thread,
 }

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const PROGRAM: &str = r#"
 import hashlib, mmap, os, select, signal, sys, threading, time
 what, folder = sys.argv[1:]
-library = os.path.join(folder, "libc10_cuda.so")
+library = os.path.join(folder, "ld-musl-x86_64.so.1" if what == "musl" else "libc10_cuda.so")
 if what != "bare":
     with open(library, "wb") as file:
         file.write(b"\x7fELF" + bytes(8192))
@@ -185,7 +185,9 @@ fn any_python_publishes_and_goes_on() {
     if !may_trace(&world) {
         return;
     }
-    for python in super::python::pythons() {
+    // The distribution's Python is one program, without a shared library.
+    let own = Some("/usr/bin/python3".to_owned()).filter(|path| Path::new(path).exists());
+    for python in super::python::pythons().into_iter().chain(own) {
         for what in ["busy", "read", "epoll", "sleep", "lock"] {
             let program = Program::start(&world, &python, what);
             let pid = program.pid();
@@ -252,6 +254,9 @@ fn what_cannot_be_attached_to_says_why() {
     let bare = Program::start(&world, "python3", "bare");
     assert_eq!(refusal(&world, bare.pid()), "it has not loaded PyTorch with CUDA");
     bare.ends();
+    let musl = Program::start(&world, "python3", "musl");
+    assert_eq!(refusal(&world, musl.pid()), "it runs on musl, which is not supported");
+    musl.ends();
     let early = Program::start(&world, "python3", "early");
     assert_eq!(refusal(&world, early.pid()), "its torch has not initialised CUDA");
     early.ends();
