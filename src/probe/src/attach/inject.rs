@@ -30,6 +30,8 @@ const THREAD_ID: u64 = 8;
 const THREAD: u64 = 16;
 const TEXT: u64 = 64;
 const PAGE: u64 = 4096;
+/// Bytes of the kernel's list of addresses for a program: some twenty pairs of words.
+const MOST_IMAGE: u64 = 4096;
 /// More than the text can have: it is ours.
 const MOST_TEXT: u64 = 8 << 20;
 /// Digits of a `u32`.
@@ -67,17 +69,31 @@ impl Left {
     }
 }
 
+/// Returns what tells the program that a process runs from any other: the addresses at which the kernel put it, which are random.
+pub(super) fn image(pid: u32) -> std::io::Result<Vec<u8>> {
+    crate::Root::default().read(format!("proc/{pid}/auxv"), MOST_IMAGE)
+}
+
+/// Stops a process, unless it has replaced its program (`exec`) since it was looked at: then nothing is where it was.
+fn stop((pid, known): (u32, &[u8])) -> Result<Tracee, String> {
+    let tracee = Tracee::stop(pid).map_err(|failed| failed.to_string())?;
+    match image(pid) {
+        Ok(now) if now == known => Ok(tracee),
+        _ => Err("it has started another program meanwhile".to_owned()),
+    }
+}
+
 /// Has a process run a text of Python: the two parts with the number of the descriptor of its end of a socket pair between them.
-pub(super) fn inject(pid: u32, at: &Addresses, text: [&str; 2]) -> Result<Left, String> {
+pub(super) fn inject(process: (u32, &[u8]), at: &Addresses, text: [&str; 2]) -> Result<Left, String> {
     let begun = Instant::now();
-    let mut tracee = Tracee::stop(pid).map_err(|failed| failed.to_string())?;
+    let mut tracee = stop(process)?;
     let mut session = Session {
         tracee: &mut tracee,
         at,
         mappings: Vec::new(),
         descriptors: Vec::new(),
     };
-    let done = session.run(pid, text);
+    let done = session.run(process.0, text);
     if done.is_err() {
         session.undo();
     }
@@ -93,8 +109,8 @@ pub(super) fn inject(pid: u32, at: &Addresses, text: [&str; 2]) -> Result<Left, 
 }
 
 /// Takes back what was left. The text must have run, and a thread that was started must have ended.
-pub(super) fn clean(pid: u32, at: &Addresses, left: &Left) -> Result<(), String> {
-    let mut tracee = Tracee::stop(pid).map_err(|failed| failed.to_string())?;
+pub(super) fn clean(process: (u32, &[u8]), at: &Addresses, left: &Left) -> Result<(), String> {
+    let mut tracee = stop(process)?;
     let mut session = Session {
         tracee: &mut tracee,
         at,

@@ -24,6 +24,8 @@ pub struct Attach {
     python: String,
     version: Option<(u8, u8)>,
     addresses: Addresses,
+    /// Its `/proc/PID/auxv`: addresses that another program would have elsewhere.
+    image: Vec<u8>,
     uses_torch: bool,
 }
 
@@ -48,6 +50,8 @@ impl Attach {
         let root = Root::default();
         let stat = Stat::read(&root, pid).map_err(|_| format!("there is no process {pid} here"))?;
         rights::check(&root, pid, &stat)?;
+        // Before its mappings are read.
+        let image = inject::image(pid).map_err(|error| rights::refused(&root, &error))?;
         let memory = File::open(format!("/proc/{pid}/mem")).map_err(|error| rights::refused(&root, &error))?;
         let files = mapped(&root, pid).map_err(|error| rights::refused(&root, &error))?;
         if files.iter().any(|file| file_name(file).starts_with("ld-musl")) {
@@ -110,6 +114,7 @@ impl Attach {
             python: file.path.clone(),
             version: version.map(|version| ((version >> 24) as u8, (version >> 16) as u8)),
             addresses,
+            image,
             uses_torch: files.iter().any(|file| file_name(file).starts_with("libc10_cuda.so")),
         })
     }
@@ -141,7 +146,7 @@ impl Attach {
         }
         // Only the thread that traces may make requests, and the process goes on if that thread ends, whatever happened.
         let left = std::thread::scope(|scope| {
-            let traces = scope.spawn(|| inject::inject(self.pid, &self.addresses, text));
+            let traces = scope.spawn(|| inject::inject((self.pid, &self.image), &self.addresses, text));
             traces.join().unwrap_or_else(|_| Err("attaching failed".to_owned()))
         })?;
         let socket = left.socket.try_clone().map_err(|error| error.to_string())?;
@@ -162,7 +167,7 @@ impl Attach {
             self.wait_for_thread(at)?;
         }
         std::thread::scope(|scope| {
-            let traces = scope.spawn(|| inject::clean(self.pid, &self.addresses, &injected.left));
+            let traces = scope.spawn(|| inject::clean((self.pid, &self.image), &self.addresses, &injected.left));
             traces.join().unwrap_or_else(|_| Err("cleaning up failed".to_owned()))
         })
     }

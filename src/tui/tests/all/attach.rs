@@ -35,6 +35,8 @@ locked = threading.Lock()
 locked.acquire()
 threading.Thread(target=wait_for_end, daemon=True).start()
 digest, sums, rounds = b"", 0.0, 0
+poll = select.epoll()
+poll.register(read, select.EPOLLIN)
 print("ready", flush=True)
 if what == "busy":
     while not os.path.exists(end) or rounds < 200:
@@ -44,13 +46,24 @@ if what == "busy":
 elif what == "read":
     os.read(read, 1)
 elif what == "epoll":
-    poll = select.epoll()
-    poll.register(read, select.EPOLLIN)
     sums = len(poll.poll())
 elif what == "sleep":
     while not os.path.exists(end): time.sleep(0.5)
 elif what == "lock":
     locked.acquire()
+elif what == "forks":
+    while not os.path.exists(end):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, "a forked process died"
+elif what == "execs":
+    # Each program lives for a moment, and the last one waits for the end.
+    left = int(os.environ.get("LEFT", "400"))
+    if not os.path.exists(end) and left > 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1) if left == 400 else None
+        os.execve(sys.executable, [sys.executable] + sys.argv, {**os.environ, "LEFT": str(left - 1)})
+    while not os.path.exists(end): time.sleep(0.01)
 elif what == "fails":
     while not os.path.exists(end): time.sleep(0.01)
     try:
@@ -207,23 +220,9 @@ fn any_python_publishes_and_goes_on() {
             });
             assert_eq!(row(&world, pid).unwrap()["state"], "publishing");
             detach(&world, pid);
-            until(
-                &format!("{python} {what} has no thread and no descriptor of ours: {before:?}"),
-                || {
-                    let now = program.kept();
-                    if now != before {
-                        eprintln!(
-                            "{now:?} {:?}",
-                            fs::read_dir(format!("/proc/{pid}/fd"))
-                                .unwrap()
-                                .flatten()
-                                .map(|e| fs::read_link(e.path()))
-                                .collect::<Vec<_>>()
-                        )
-                    }
-                    now == before
-                },
-            );
+            until("it has no thread and no descriptor of ours", || {
+                program.kept() == before
+            });
             assert!(world.channel_files().is_empty(), "{python} {what}");
             let last = program.ends();
             assert!(last.starts_with("end []"), "{python} {what}: {last}");
@@ -325,6 +324,58 @@ fn failed_request_after_attaching_is_a_black_box() {
         snapshot.string(failed.tag)
     );
     assert!(!snapshot.devices[0].segments.is_empty(), "the map is of that moment");
+}
+
+/// A process keeps its number and its start when it replaces its program. What was found of the old one must not be used on the new one.
+#[test]
+fn programs_that_fork_or_exec_go_on() {
+    let world = World::without_gpu();
+    if !may_trace(&world) {
+        return;
+    }
+    for what in ["forks", "execs"] {
+        let program = Program::start(&world, "python3", what);
+        let pid = program.pid();
+        let threads = program.kept().0;
+        let mut attached = 0;
+        for _ in 0..30 {
+            attached += usize::from(attach(&world, pid).status.success());
+            let _ = run(&world, &["detach", &pid.to_string()]);
+        }
+        assert!(attached > 0 || what == "execs", "{attached}");
+        until("our thread has ended", || program.kept().0 <= threads);
+        let last = program.ends();
+        assert!(what == "execs" || last.starts_with("end []"), "{last}");
+    }
+}
+
+#[test]
+fn traced_process_is_left_to_its_tracer() {
+    let world = World::without_gpu();
+    if !may_trace(&world) {
+        return;
+    }
+    let program = Program::start(&world, "python3", "idle");
+    let seize = "import ctypes, sys; libc = ctypes.CDLL(None); assert libc.ptrace(0x4206, int(sys.argv[1]), 0, 0) == 0; print('traces', \
+                 flush=True); sys.stdin.read()";
+    let mut tracer = Command::new("python3")
+        .args(["-c", seize, &program.pid().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(tracer.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "traces\n");
+    let expected = format!("process {} traces it already, such as a debugger", tracer.id());
+    assert_eq!(refusal(&world, program.pid()), expected);
+    drop(tracer.stdin.take());
+    tracer.wait().unwrap();
+    assert!(attach(&world, program.pid()).status.success());
+    detach(&world, program.pid());
+    program.ends();
 }
 
 /// Whoever attaches or publishes may be killed, and the program, too, at any moment: the program goes on, or was killed by this test.
