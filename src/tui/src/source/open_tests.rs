@@ -159,7 +159,11 @@ fn monitor_marks_are_not_phases() {
     }
     let mut sample = ChannelSample::default();
     open.pass(ChannelKey(1, 2), false, &mut sample);
-    let told: Vec<_> = sample.marks.iter().map(|mark| (mark.kind, &*mark.text, mark.number)).collect();
+    let told: Vec<_> = sample
+        .marks
+        .iter()
+        .map(|mark| (mark.kind, &*mark.text, mark.number))
+        .collect();
     assert_eq!(
         told,
         [
