@@ -3,6 +3,7 @@
 mod demo;
 mod findings;
 mod hierarchy;
+mod hints;
 mod join;
 mod keys;
 mod list;
