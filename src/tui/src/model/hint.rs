@@ -28,7 +28,7 @@ fn kind_text(kind: &HintKind) -> String {
     let claim = claim(kind);
     match kind {
         // The program may have set a variable itself, which cannot be seen.
-        HintKind::Jax(Preallocation::Share(_)) => claim.unwrap_or_default() + ", unless the program itself did",
+        HintKind::Jax(Preallocation::Share(_)) => claim.unwrap_or_default() + ". The program itself may have done so",
         HintKind::Jax(Preallocation::Off(variable)) => format!("JAX does not preallocate: {variable} turns that off"),
         HintKind::Jax(Preallocation::Unknown) => {
             "JAX is loaded, and may preallocate memory: its variables do not tell".to_owned()
@@ -39,8 +39,10 @@ fn kind_text(kind: &HintKind) -> String {
         HintKind::TensorFlow { grows: Some(true) } => {
             "TensorFlow takes memory as it needs it (TF_FORCE_GPU_ALLOW_GROWTH), and keeps it".to_owned()
         }
+        // It may use the CPU only.
+        HintKind::TensorFlow { .. } => format!("If it uses the GPU: {}", claim.unwrap_or_default()),
         HintKind::PyTorch => {
-            "It uses PyTorch, whose allocator keeps freed memory. gpumem-tui run -- COMMAND shows how much".to_owned()
+            "PyTorch is loaded. Its allocator keeps freed memory: gpumem-tui run -- COMMAND shows how much".to_owned()
         }
         HintKind::LlamaCpp { layers } => {
             let layers = units::plural((*layers).into(), "layer");
@@ -49,10 +51,7 @@ fn kind_text(kind: &HintKind) -> String {
         HintKind::Variable { name, value } => format!("{name}={value}"),
         HintKind::KvCached(record) => kv_cache_text(record),
         HintKind::NoPermission => "Its environment and libraries: no permission".to_owned(),
-        HintKind::Vllm { .. }
-        | HintKind::Sglang { .. }
-        | HintKind::TensorRtLlm { .. }
-        | HintKind::TensorFlow { .. } => claim.unwrap_or_default(),
+        HintKind::Vllm { .. } | HintKind::Sglang { .. } | HintKind::TensorRtLlm { .. } => claim.unwrap_or_default(),
     }
 }
 
@@ -77,8 +76,7 @@ pub(crate) fn claim(kind: &HintKind) -> Option<String> {
             share_or(share, "its default share")
         ),
         HintKind::TensorRtLlm { share } => format!(
-            "TensorRT-LLM fills {} of what is free once the model is loaded with its KV cache \
-             (--kv_cache_free_gpu_memory_fraction)",
+            "TensorRT-LLM fills {} of what the model leaves free with its KV cache (--kv_cache_free_gpu_memory_fraction)",
             share_or(share, "its default share")
         ),
         HintKind::Jax(Preallocation::Share(share)) => format!(

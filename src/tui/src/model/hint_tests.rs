@@ -32,13 +32,12 @@ fn hints_are_told_in_words() {
         ),
         (
             HintKind::TensorRtLlm { share },
-            "TensorRT-LLM fills 0.9 of what is free once the model is loaded with its KV cache \
-             (--kv_cache_free_gpu_memory_fraction)",
+            "TensorRT-LLM fills 0.9 of what the model leaves free with its KV cache (--kv_cache_free_gpu_memory_fraction)",
         ),
         (
             HintKind::Jax(Preallocation::Share(Share::JAX)),
-            "JAX preallocates 75 % of the GPU when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns that off), unless the \
-             program itself did",
+            "JAX preallocates 75 % of the GPU when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns that off). The program \
+             itself may have done so",
         ),
         (
             HintKind::Jax(Preallocation::Off("XLA_PYTHON_CLIENT_ALLOCATOR")),

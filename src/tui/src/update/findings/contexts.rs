@@ -15,10 +15,13 @@ const CONTEXT: RangeInclusive<u64> = 300 << 20..=800 << 20;
 const ADVICE: &str =
     "set the device before the first CUDA call: torch.cuda.set_device(local_rank), or CUDA_VISIBLE_DEVICES";
 
+/// Rows with the bytes that NVML counts for them.
+type Counted<'a> = Vec<(&'a Process, u64)>;
+
 /// Returns a finding for each device with contexts of processes that have their memory on another one; those of a job are apart.
 /// The bytes at stake are those of the contexts.
 pub(super) fn about_contexts(world: &World) -> Vec<Ranked> {
-    let mut left: BTreeMap<(DeviceKey, Option<usize>), Vec<(&Process, u64)>> = BTreeMap::new();
+    let mut left: BTreeMap<(DeviceKey, Option<usize>), Counted<'_>> = BTreeMap::new();
     let alive: Vec<&Process> = world
         .processes
         .iter()

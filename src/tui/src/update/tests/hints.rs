@@ -105,7 +105,7 @@ fn record_of_kvcached_goes_before_the_options() {
         used: 12 * GIB,
         preallocated: GIB,
     };
-    let text = "7: KV cache (kvcached): 12.0 GiB used, 1.0 GiB preallocated, limit 40.0 GiB. NVML's 61.0 GiB say nothing of what is in use";
+    let text = "7: KV cache (kvcached): 12.0 GiB used, 1.0 GiB preallocated, limit 40.0 GiB. NVML counts 61.0 GiB";
     assert_eq!(said(&[vllm("0.9"), HintKind::KvCached(record)], &[(7, 61)]), [text]);
 }
 
