@@ -2,7 +2,8 @@
 //!
 //! - [`Nvml`] samples the driver: devices, their memory, the processes on them. It never opens a CUDA context.
 //! - [`Processes`] describes processes by pid. [`Users`] gives the names of user ids. [`PidTranslator`] finds the pid
-//!   here of a process that knows its pid in another namespace only.
+//!   here of a process that knows its pid in another namespace only. [`HintReader`] finds what explains a process's memory: its
+//!   command line, environment, libraries and records.
 //! - [`ManagedMemory`] finds the unified memory of any process and which of its pages the CPU can reach. [`UvmWatch`] has the
 //!   driver count what moves, through a helper process that runs [`run_helper`].
 //! - [`host_memory`] reads the host's memory. [`Facts`] decide how much can be seen on this machine.
@@ -20,6 +21,7 @@
 
 pub mod attach;
 mod facts;
+mod hints;
 mod host;
 mod nvml;
 mod pidns;
@@ -30,6 +32,7 @@ mod types;
 mod uvm;
 
 pub use facts::{Capabilities, DeviceNode, Fact, Facts, Place, PtraceScope};
+pub use hints::HintReader;
 pub use host::host_memory;
 pub use nvml::Nvml;
 pub use pidns::{Claim, ForeignPid, PidTranslator};

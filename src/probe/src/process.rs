@@ -109,6 +109,7 @@ impl Processes {
             parent: Some(stat.parent).filter(|&parent| parent > 0),
             rss: known.rss,
             stopped: stat.is_stopped(),
+            hints: [].into(),
         })
     }
 

@@ -62,6 +62,8 @@ pub(crate) struct Status {
     pub(crate) ns_pids: Vec<u32>,
     /// Its real, effective and saved user ids.
     pub(crate) uids: Option<[u32; 3]>,
+    /// Its process group in its own pid namespace.
+    pub(crate) group: Option<u32>,
     /// Effective capabilities, as a bit set.
     pub(crate) capabilities: Option<u64>,
 }
@@ -83,6 +85,7 @@ impl Status {
             let mut words = value.split_ascii_whitespace();
             match key {
                 "NSpid" => status.ns_pids = words.take(DEEPEST).map_while(|w| w.parse().ok()).collect(),
+                "NSpgid" => status.group = words.take(DEEPEST).last().and_then(|w| w.parse().ok()),
                 "Uid" => {
                     let uids: Vec<u32> = words.take(3).map_while(|w| w.parse().ok()).collect();
                     status.uids = uids.try_into().ok();
@@ -136,17 +139,20 @@ mod tests {
 
     #[test]
     fn status_has_pids_user_ids_and_capabilities() {
-        let status = Status::parse(b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nCapEff:\t0000000000280000\n");
+        let status = Status::parse(
+            b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nNSpgid:\t4100\t5\nCapEff:\t0000000000280000\n",
+        );
         assert_eq!(
             status,
             Status {
                 ns_pids: vec![4121, 7],
                 uids: Some([1000, 0, 5]),
+                group: Some(5),
                 capabilities: Some(0x28_0000)
             }
         );
         assert_eq!(
-            Status::parse(b"NSpid:\nUid:\t1\t2\tx\t3\nCapEff:\tq\n"),
+            Status::parse(b"NSpid:\nNSpgid:\nUid:\t1\t2\tx\t3\nCapEff:\tq\n"),
             Status::default()
         );
     }

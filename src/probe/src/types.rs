@@ -1,6 +1,11 @@
 //! The data that the probe reports. A figure that is not available gives the reason; it is never 0.
 
+mod hint;
+
+use std::sync::Arc;
 use std::time::Duration;
+
+pub use hint::{Hint, HintKind, HintSource, KvCached, Preallocation, Share};
 
 /// A figure, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -273,6 +278,8 @@ pub struct Process {
     pub rss: u64,
     /// Whether a signal or a debugger has stopped it.
     pub stopped: bool,
+    /// What explains its memory; empty until `HintReader` fills it in.
+    pub hints: Arc<[Hint]>,
 }
 
 /// The host's memory in bytes.

@@ -10,6 +10,7 @@ mod device;
 mod figures;
 mod finding;
 mod hierarchy;
+mod hint;
 mod history;
 mod inputs;
 mod key;
@@ -40,6 +41,7 @@ pub(crate) use hierarchy::{
     CONTEXT, CurvePoint, Hierarchies, Hierarchy, HierarchyLevel, LevelBandwidth, LevelLatency, MEASURED_IN,
     MEASURED_WITH, Measuring, Rung, Whose,
 };
+pub(crate) use hint::{claim, hint_source, hint_text, kv_cache_text};
 pub(crate) use history::{DISCOVER, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
 pub(crate) use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken};
 pub(crate) use key::Key;

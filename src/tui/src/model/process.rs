@@ -1,6 +1,8 @@
 //! Processes: NVML's rows joined with channels, one row per process and device.
 
-use gpumem_probe::Reading;
+use std::sync::Arc;
+
+use gpumem_probe::{Hint, Reading};
 
 use super::Nanos;
 use super::channel::ChannelKey;
@@ -105,6 +107,8 @@ pub(crate) struct Process {
     pub simulated: bool,
     /// When it ended, if it is a black box and the time is known.
     pub ended: Option<Ended>,
+    /// What explains its memory, found from outside. Empty if nothing is, or nothing was looked for so far.
+    pub hints: Arc<[Hint]>,
 }
 
 /// When a program ended, as far as is known: at its last sign of life or later.

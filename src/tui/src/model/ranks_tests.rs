@@ -39,6 +39,7 @@ fn rank(pid: u32, rank: u32) -> Process {
         mps: false,
         simulated: false,
         ended: None,
+        hints: [].into(),
     }
 }
 

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use gpumem_probe::Reading;
 
 use super::shape::{
-    Document, JsonDevice, JsonFigures, JsonFinding, JsonHost, JsonLeftOut, JsonMemory, JsonMig, JsonOutlier,
+    Document, JsonDevice, JsonFigures, JsonFinding, JsonHint, JsonHost, JsonLeftOut, JsonMemory, JsonMig, JsonOutlier,
     JsonOutside, JsonPool, JsonProblem, JsonProcess, Reasons,
 };
 use crate::model::{
     Basis, Device, DeviceKey, DeviceKind, Figure, Figures, Finding, LeftOut, Model, Nanos, Outlier, Partition,
-    PoolShare, Problem, ProblemKind, Process, ProcessId, ProcessState, Severity,
+    PoolShare, Problem, ProblemKind, Process, ProcessId, ProcessState, Severity, hint_source, hint_text,
 };
 use crate::source;
 
@@ -282,6 +282,14 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         managed: figure("managed", &process.managed, &mut why).map(|sums| sums.bytes),
         managed_on_cpu: figure("managed_on_cpu", &process.managed, &mut why).map(|sums| sums.on_cpu),
         allocator: process.figures.as_ref().map(figures),
+        hints: process
+            .hints
+            .iter()
+            .map(|hint| JsonHint {
+                source: hint_source(hint),
+                text: hint_text(hint, process.pid),
+            })
+            .collect(),
         unavailable: why,
     }
 }

@@ -492,6 +492,41 @@ fn black_box_says_when_its_program_ended() {
     assert_eq!(reported(Some(ended)), (json!(12_000), Value::Null));
 }
 
+#[test]
+fn hints_have_a_source_and_a_text() {
+    use gpumem_probe::{Hint, HintKind, HintSource};
+    let mut model = publishing(1);
+    let reported = |model: &Model| -> Value {
+        let document: Value = serde_json::from_str(&document(model).unwrap()).unwrap();
+        document["processes"][0]["hints"].clone()
+    };
+    assert_eq!(reported(&model), json!([]));
+    let value = "a \"b\" \u{fffd}".to_owned();
+    let name = "PYTORCH_CUDA_ALLOC_CONF";
+    let hints = [
+        (HintSource::CommandLine(1), HintKind::LlamaCpp { layers: 33 }),
+        (
+            HintSource::Environment(model.live.processes[0].pid),
+            HintKind::Variable { name, value },
+        ),
+        (HintSource::Libraries, HintKind::PyTorch),
+    ];
+    model.live.processes[0].hints = hints.into_iter().map(|(source, kind)| Hint { source, kind }).collect();
+    let reported = reported(&model);
+    assert_eq!(
+        reported[0],
+        json!({"source": "command-line", "text": "llama.cpp keeps up to 33 layers on the GPU (--n-gpu-layers) (from its parent 1)"})
+    );
+    assert_eq!(
+        reported[1],
+        json!({"source": "environment", "text": "PYTORCH_CUDA_ALLOC_CONF=a \"b\" \u{fffd}"})
+    );
+    assert_eq!(
+        (&reported[2]["source"], reported.as_array().unwrap().len()),
+        (&json!("libraries"), 3)
+    );
+}
+
 /// Every field of the document is in `JSON.md`.
 #[test]
 fn documentation_names_every_field() {
@@ -501,7 +536,13 @@ fn documentation_names_every_field() {
         ..Default::default()
     };
     let documentation = include_str!("../../JSON.md");
-    let publishing = document(&publishing(1)).unwrap();
+    let mut publishing = publishing(1);
+    publishing.live.processes[0].hints = [gpumem_probe::Hint {
+        source: gpumem_probe::HintSource::Libraries,
+        kind: gpumem_probe::HintKind::PyTorch,
+    }]
+    .into();
+    let publishing = document(&publishing).unwrap();
     let mut todo = vec![report(sample), serde_json::from_str(&publishing).unwrap()];
     while let Some(value) = todo.pop() {
         match value {

@@ -184,6 +184,7 @@ mod tests {
             mps: false,
             simulated: true,
             ended: None,
+            hints: [].into(),
         });
         model.rows = vec![0];
         for room in 56..=140 {

@@ -105,7 +105,15 @@ pub(super) struct JsonProcess<'a> {
     pub(super) managed: Option<u64>,
     pub(super) managed_on_cpu: Option<u64>,
     pub(super) allocator: Option<JsonFigures<'a>>,
+    pub(super) hints: Vec<JsonHint>,
     pub(super) unavailable: Reasons,
+}
+
+/// Something that explains the memory of a process.
+#[derive(Debug, Serialize)]
+pub(super) struct JsonHint {
+    pub(super) source: &'static str,
+    pub(super) text: String,
 }
 
 /// What a process uses besides the memory of its allocator.

@@ -1,5 +1,7 @@
 //! Derives findings, sentences for the user, from the figures.
 
+mod contexts;
+mod hints;
 mod ranks;
 
 use std::collections::HashMap;
@@ -104,6 +106,8 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         findings.push((snapshot.untracked_bytes, finding(Severity::Info, None, text)));
     }
     findings.extend(ranks::about_ranks(world));
+    findings.extend(contexts::about_contexts(world));
+    findings.extend(hints::about_hints(world));
     findings.extend(about_managed(world));
     findings.extend(about_left_out(&world.left_out).into_iter().map(|f| (0, f)));
     let of = |kind| world.problems.iter().filter(move |p| p.kind == kind);

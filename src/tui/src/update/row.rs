@@ -94,6 +94,7 @@ fn of_channel(
             at,
             minutes: now.saturating_sub(at) / MINUTE,
         }),
+        hints: host.map_or_else(|| [].into(), |p| p.hints.clone()),
     }
 }
 
@@ -178,5 +179,6 @@ pub(super) fn unpublished(
         mps: listed.mps,
         simulated: false,
         ended: None,
+        hints: host.map_or_else(|| [].into(), |p| p.hints.clone()),
     }
 }

@@ -7,7 +7,7 @@ use ratatui::layout::{Constraint, Layout, Margin, Rect};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
-use crate::model::{BlockMap, MapGeometry, Model, Process, ProcessState, Target};
+use crate::model::{BlockMap, MapGeometry, Model, Process, ProcessState, Target, hint_text};
 use crate::view::panel::Panel;
 use crate::view::theme::Ink;
 use crate::view::widgets::{BlockMapState, BlockMapWidget, LOOKS, LookCounts, sign};
@@ -27,10 +27,13 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         let [_, rest] = Layout::vertical([third, Constraint::Min(0)]).areas(inside);
         let (what, then) = why_no_map(model, process);
         let theme = screen.theme;
-        let text = Text::from_iter([
-            Span::styled(what, theme.ink(Ink::Strong)),
-            Span::styled(then, theme.ink(Ink::Dim)),
-        ]);
+        let hints = process.into_iter().flat_map(hints).map(Span::raw);
+        let text = Text::from_iter(
+            [Span::styled(what, theme.ink(Ink::Strong))]
+                .into_iter()
+                .chain(hints)
+                .chain([Span::styled(then, theme.ink(Ink::Dim))]),
+        );
         let text = Paragraph::new(text).wrap(Wrap { trim: true });
         screen.render(text, rest.inner(Margin::new(1, 0)));
         return;
@@ -199,6 +202,13 @@ fn unseen(drawn: &BlockMapState, map: &BlockMap, shown: u16) -> String {
     }
 }
 
+/// Returns what explains the memory of a process without a map, one sentence for each hint.
+fn hints(process: &Process) -> impl Iterator<Item = String> {
+    let silent = matches!(process.state, ProcessState::NotPublishing | ProcessState::OtherUser);
+    let hints = process.hints.iter().filter(move |_| silent);
+    hints.map(|hint| hint_text(hint, process.pid))
+}
+
 /// Returns why there is no map, and what the user can do about it.
 fn why_no_map(model: &Model, process: Option<&Process>) -> (String, &'static str) {
     match process {
@@ -238,9 +248,10 @@ fn why_no_map(model: &Model, process: Option<&Process>) -> (String, &'static str
             ProcessState::NotPublishing => (
                 match p.nvml.value() {
                     Some(&bytes) => format!(
-                        "{} does not publish: the driver counts {}, no more is known.",
+                        "{} does not publish: the driver counts {}{}.",
                         p.pid,
-                        units::bytes(bytes)
+                        units::bytes(bytes),
+                        if p.hints.is_empty() { ", no more is known" } else { "" }
                     ),
                     None => format!("{} does not publish: nothing of its memory is known.", p.pid),
                 },

@@ -287,6 +287,7 @@ fn counters_are_attached_only_while_they_are_shown() {
         command: "python".into(),
         rss: 0,
         stopped: false,
+        hints: [].into(),
     }];
     let asked = |model: &Model| model.managed_request();
     assert_eq!((asked(&model).counted, asked(&model).processes), (vec![], vec![TARGET]));

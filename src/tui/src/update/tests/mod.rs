@@ -4,6 +4,7 @@ mod attach;
 mod demo;
 mod findings;
 mod hierarchy;
+mod hints;
 mod join;
 mod keys;
 mod list;

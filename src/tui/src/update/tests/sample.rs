@@ -152,6 +152,7 @@ pub(super) fn people(list: &[(u32, &str, u64)]) -> Vec<Process> {
         parent: None,
         rss: 0,
         stopped: false,
+        hints: [].into(),
     };
     list.iter().map(person).collect()
 }

@@ -49,6 +49,7 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         mps: false,
         simulated: false,
         ended: None,
+        hints: [].into(),
     }
 }
 

@@ -290,6 +290,48 @@ fn known_memory_is_shown_in_place_of_a_map() {
     }
 }
 
+#[test]
+fn process_without_a_map_has_its_hints() {
+    use gpumem_probe::{Hint, HintKind, HintSource, Share};
+    let mut model = fixture::h100();
+    (model.ui.view, model.map) = (View::Blocks, None);
+    model.ui.process = Some(model.live.processes[2].id);
+    let vllm = HintKind::Vllm {
+        share: Share::parse("0.9"),
+        kv_cache: None,
+        sleeps: false,
+    };
+    let visible = HintKind::Variable {
+        name: "CUDA_VISIBLE_DEVICES",
+        value: "3".into(),
+    };
+    let sources = [HintSource::CommandLine(6000), HintSource::Environment(6011)];
+    let hints = sources.into_iter().zip([vllm, visible]);
+    model.live.processes[2].hints = hints.map(|(source, kind)| Hint { source, kind }).collect();
+    let shown = |model: &Model| text(&drawn(model.clone(), 160, 40, Colors::Mono, false).0);
+    let expected = [
+        "6011 does not publish: the driver counts 2.1 GiB.",
+        "vLLM fills 0.9 of the GPU with weights and KV cache when it starts (--gpu-memory-utilization) (from its parent 6000)",
+        "CUDA_VISIBLE_DEVICES=3",
+        "gpumem-tui run -- COMMAND starts a PyTorch program that does.",
+    ];
+    let screen = shown(&model);
+    let lines: Vec<usize> = expected
+        .iter()
+        .filter_map(|line| screen.lines().position(|l| l.contains(line)))
+        .collect();
+    assert!(
+        lines.len() == 4 && lines.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+        "{screen}"
+    );
+    assert!(at_80x24(&model).contains("CUDA_VISIBLE_DEVICES=3"));
+    model.live.processes[2].state = ProcessState::OtherUser;
+    assert!(shown(&model).contains("CUDA_VISIBLE_DEVICES=3"));
+    // A publisher has its own figures.
+    model.live.processes[2].state = ProcessState::Publishing;
+    assert!(!shown(&model).contains("CUDA_VISIBLE_DEVICES=3"));
+}
+
 /// Narrow screens drop the number of blocks before the process.
 #[test]
 fn map_names_its_process() {
