@@ -42,7 +42,7 @@ fn kind_text(kind: &HintKind) -> String {
         // It may use the CPU only.
         HintKind::TensorFlow { .. } => format!("If it uses the GPU: {}", claim.unwrap_or_default()),
         HintKind::PyTorch => {
-            "PyTorch is loaded. Its allocator keeps freed memory: gpumem-tui run -- COMMAND shows how much".to_owned()
+            "PyTorch is loaded. Its allocator keeps freed memory: gpumem-tui attach (key a) shows how much".to_owned()
         }
         HintKind::LlamaCpp { layers } => {
             let layers = units::plural((*layers).into(), "layer");

@@ -313,7 +313,7 @@ fn process_without_a_map_has_its_hints() {
         "6011 does not publish: the driver counts 2.1 GiB.",
         "vLLM fills 0.9 of the GPU with weights and KV cache when it starts (--gpu-memory-utilization) (from its parent 6000)",
         "CUDA_VISIBLE_DEVICES=3",
-        "gpumem-tui run -- COMMAND starts a PyTorch program that does.",
+        "a looks into it if it is a PyTorch program.",
     ];
     let screen = shown(&model);
     let lines: Vec<usize> = expected
