@@ -1,10 +1,12 @@
-"""Runs in a process that was attached to, with its globals FILES, the sources of the package, and FD, a connection to the publisher.
+"""Runs in a process that was attached to, with its globals PID, its number, FILES, the sources of the package, and FD, a connection to
+the publisher.
 
 It is called in the middle of whatever the program does, so it only starts a thread. That tells in a line whether it publishes: "yes", or
 "no: " and the reason. When the publisher is gone it takes the modules of the package back and ends.
 """
 
 import _thread
+import posix
 import sys
 
 NAME = "_gpumem_attached"
@@ -109,4 +111,6 @@ def publish(torch, connection):
         atexit.unregister(end)
 
 
-_thread.start_new_thread(run, ())
+# A process that is forked before the text was executed has it to execute, too.
+if posix.getpid() == PID:
+    _thread.start_new_thread(run, ())

@@ -22,8 +22,8 @@ use crate::python;
 const ANSWER: Duration = Duration::from_secs(20);
 /// The answer is a line.
 const LONGEST_ANSWER: usize = 1024;
-/// How long a publisher may take to end.
-const END: Duration = Duration::from_secs(3);
+/// How long a publisher may take to begin or to end.
+const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 /// The argument that names the process of a publisher.
 const ATTACHED_TO: &str = "--attached-to";
@@ -93,7 +93,7 @@ fn try_attach(pid: u32, dry_run: bool) -> Result<String, String> {
              publishes. Nothing was done."
         ));
     }
-    let [before, after] = python::attach();
+    let [before, after] = python::attach(target.own_pid());
     let injected = target.inject([&before, &after])?;
     let answer = answer(&injected.socket);
     // A pending call may still come: its text has to stay.
@@ -174,10 +174,12 @@ fn publish(pid: u32, socket: OwnedFd) -> Result<(), String> {
         // Its folder of channels is found by its user id. That of this user is not its.
         command.gid(owner.gid()).uid(owner.uid()).env_remove("XDG_RUNTIME_DIR");
     }
-    let child = command.spawn();
-    child
-        .map(|_| ())
-        .map_err(|error| format!("cannot start the publisher: {error}"))
+    command
+        .spawn()
+        .map_err(|error| format!("cannot start the publisher: {error}"))?;
+    // `detach` finds it by its arguments, which it has a moment after it was started.
+    wait_until(|| publisher_of(pid).is_some());
+    Ok(())
 }
 
 /// Ends what [`attach`] began. Returns the exit code.
@@ -190,16 +192,24 @@ pub(crate) fn detach(pid: u32) -> u8 {
         say(&format!("cannot end the publisher of {pid}: {error}"));
         return 1;
     }
-    let until = Instant::now() + END;
-    while Instant::now() < until {
-        if publisher_of(pid).is_none() {
-            let _ = writeln!(io::stdout(), "{pid} publishes no longer.");
-            return 0;
-        }
-        std::thread::sleep(LOOK);
+    if wait_until(|| publisher_of(pid).is_none()) {
+        let _ = writeln!(io::stdout(), "{pid} publishes no longer.");
+        return 0;
     }
     say(&format!("the publisher of {pid} does not end"));
     1
+}
+
+/// Waits until something holds. Returns whether it does in time.
+fn wait_until(holds: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
 }
 
 /// Finds the publisher of a process that was attached to.

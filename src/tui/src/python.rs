@@ -31,13 +31,13 @@ const FILES: &[(&str, &str, &str)] = &files! {
 const ATTACH: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../python/attach/start.py"));
 
 /// Returns the two parts of a statement of Python that publishes the process that executes it, over the descriptor whose number stands
-/// between them. It leaves no name behind.
-pub(crate) fn attach() -> [String; 2] {
+/// between them. It leaves no name behind. `pid` is the process's number in its own pid namespace.
+pub(crate) fn attach(pid: u32) -> [String; 2] {
     // A text or an object of texts in JSON is one in Python, too.
     let package = FILES.iter().filter(|(folder, ..)| *folder == "gpumem");
     let files: BTreeMap<&str, &str> = package.map(|(_, name, content)| (*name, *content)).collect();
     let [source, files] = [serde_json::to_string(ATTACH), serde_json::to_string(&files)].map(Result::unwrap_or_default);
-    let before = format!("exec({source}, {{'__name__': '_gpumem_attach', 'FILES': {files}, 'FD': ");
+    let before = format!("exec({source}, {{'__name__': '_gpumem_attach', 'PID': {pid}, 'FILES': {files}, 'FD': ");
     [before, "})\n".to_owned()]
 }
 

@@ -29,6 +29,11 @@ impl Attach {
         Err("attaching works on x86-64 only: start the program with `gpumem-tui run -- COMMAND`".to_owned())
     }
 
+    /// Returns its number in its own pid namespace.
+    pub fn own_pid(&self) -> u32 {
+        match *self {}
+    }
+
     /// Returns the file that has its interpreter.
     pub fn python(&self) -> &str {
         match *self {}

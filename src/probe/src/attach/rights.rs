@@ -6,8 +6,8 @@ use crate::Root;
 use crate::facts::{Facts, PtraceScope};
 use crate::stat::Stat;
 
-/// Checks what can be seen of a process without tracing it.
-pub(super) fn check(root: &Root, pid: u32, stat: &Stat) -> Result<(), String> {
+/// Checks what can be seen of a process without tracing it. Returns its number in its own pid namespace.
+pub(super) fn check(root: &Root, pid: u32, stat: &Stat) -> Result<u32, String> {
     match stat.state {
         'Z' | 'X' | 'x' => return Err("it has ended".to_owned()),
         'T' => return Err("it is stopped, so nothing would run in it: continue it first (kill -CONT)".to_owned()),
@@ -17,11 +17,12 @@ pub(super) fn check(root: &Root, pid: u32, stat: &Stat) -> Result<(), String> {
     let status = String::from_utf8_lossy(&status).into_owned();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u32>().ok()
+        // Of several, as in `NSpid`, the last one is that of the innermost namespace.
+        line.split_whitespace().next_back()?.parse::<u32>().ok()
     };
     match field("TracerPid:") {
         Some(tracer @ 1..) => Err(format!("process {tracer} traces it already, such as a debugger")),
-        _ => Ok(()),
+        _ => Ok(field("NSpid:").unwrap_or(pid)),
     }
 }
 

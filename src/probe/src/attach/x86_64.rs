@@ -20,6 +20,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A process that can be attached to.
 pub struct Attach {
     pid: u32,
+    own_pid: u32,
     start_time: u64,
     python: String,
     version: Option<(u8, u8)>,
@@ -49,7 +50,7 @@ impl Attach {
     pub fn examine(pid: u32) -> Result<Attach, String> {
         let root = Root::default();
         let stat = Stat::read(&root, pid).map_err(|_| format!("there is no process {pid} here"))?;
-        rights::check(&root, pid, &stat)?;
+        let own_pid = rights::check(&root, pid, &stat)?;
         // Before its mappings are read.
         let image = inject::image(pid).map_err(|error| rights::refused(&root, &error))?;
         let memory = File::open(format!("/proc/{pid}/mem")).map_err(|error| rights::refused(&root, &error))?;
@@ -110,6 +111,7 @@ impl Attach {
         };
         Ok(Attach {
             pid,
+            own_pid,
             start_time: stat.start_time,
             python: file.path.clone(),
             version: version.map(|version| ((version >> 24) as u8, (version >> 16) as u8)),
@@ -117,6 +119,11 @@ impl Attach {
             image,
             uses_torch: files.iter().any(|file| file_name(file).starts_with("libc10_cuda.so")),
         })
+    }
+
+    /// Returns its number in its own pid namespace.
+    pub fn own_pid(&self) -> u32 {
+        self.own_pid
     }
 
     /// Returns the file that has its interpreter, in its mount namespace.

@@ -7,7 +7,7 @@ mod measure;
 mod ranks;
 
 use ratatui::layout::{Constraint, Rect};
-use ratatui::text::Span;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Row, Table, TableState};
 
 use super::Screen;
@@ -45,6 +45,18 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
             menu(screen, area, "Choose a fix", &entries, *selected);
         }
     }
+}
+
+/// Returns the last lines of a question: what Enter does, and that Esc does not.
+fn choice(screen: &Screen<'_>, enter: &'static str) -> [Line<'static>; 2] {
+    let key = |name: &'static str| Span::styled(name, screen.theme.ink(Ink::Accent));
+    let choices = [
+        key("Enter"),
+        Span::raw(format!(" {enter}   ")),
+        key("Esc"),
+        Span::raw(" does not"),
+    ];
+    [Line::default(), Line::from_iter(choices)]
 }
 
 /// Draws a cleared, framed area in the middle of the screen and returns the area inside.

@@ -1,7 +1,8 @@
 //! `attach` and `detach`: a program in Python that nobody prepared publishes, goes on as it would have, and keeps nothing of it.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -90,16 +91,31 @@ struct Program {
 
 impl Program {
     fn start(world: &World, python: &str, what: &str) -> Program {
+        Program::start_below(world, &[python], what)
+    }
+
+    /// Starts a program as the last arguments of a command, which may run it as another user.
+    fn start_below(world: &World, command: &[&str], what: &str) -> Program {
         let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         let script = folder.path().join("train.py");
         fs::write(&script, PROGRAM).unwrap();
+        // Another user may not see the checkout.
         let standin = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tests/standin");
-        let mut child = Command::new(python)
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(standin)
+            .arg(folder.path())
+            .status()
+            .unwrap();
+        assert!(copied.success());
+        let mut child = Command::new(command[0])
+            .args(&command[1..])
             .arg(&script)
             .arg(what)
             .arg(folder.path())
             .envs(world.environment())
-            .env("PYTHONPATH", standin)
+            .env("PYTHONPATH", folder.path().join("standin"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -112,7 +128,7 @@ impl Program {
         while !line.ends_with('\n') && output.read(&mut byte).unwrap() == 1 {
             line.push(byte[0] as char);
         }
-        assert_eq!(line, "ready\n", "{python} {what}");
+        assert_eq!(line, "ready\n", "{command:?} {what}");
         Program { child, folder }
     }
 
@@ -144,6 +160,14 @@ impl Program {
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // A test that fails leaves none behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -326,6 +350,65 @@ fn failed_request_after_attaching_is_a_black_box() {
     assert!(!snapshot.devices[0].segments.is_empty(), "the map is of that moment");
 }
 
+/// Root attaches to a process of another user, whose channel is that user's, and to one with other process ids and mounts.
+#[test]
+fn root_attaches_across_users_and_containers() {
+    const PYTHON: &str = "/usr/bin/python3";
+    let world = World::without_gpu();
+    if !rustix::process::geteuid().is_root() || !Path::new(PYTHON).exists() || !may_trace(&world) {
+        eprintln!("SKIPPED: needs root and {PYTHON}");
+        return;
+    }
+    let found = |pid: u32| {
+        // The default places: the test's own folder is not the other user's.
+        let output = world
+            .command(&["--json"])
+            .env_remove("GPUMEM_DIR")
+            .env_remove("XDG_RUNTIME_DIR")
+            .output()
+            .unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = document["processes"].as_array().unwrap().iter();
+        rows.filter(|row| row["pid"] == pid && row["state"] == "publishing")
+            .count()
+    };
+    let attach = |pid: u32| {
+        let mut command = world.command(&["attach", &pid.to_string()]);
+        command
+            .env_remove("GPUMEM_DIR")
+            .env_remove("XDG_RUNTIME_DIR")
+            .output()
+            .unwrap()
+    };
+    let uid = 1_500_000 + std::process::id() % 100_000;
+    let ids = [format!("--reuid={uid}"), format!("--regid={uid}")];
+    let other_user = ["setpriv", &ids[0], &ids[1], "--clear-groups", PYTHON];
+    let container = ["unshare", "-mpf", "--kill-child", "--mount-proc", PYTHON];
+    for (name, command) in [("user", other_user), ("container", container)] {
+        let program = Program::start_below(&world, &command, "sleep");
+        let pid = match name {
+            "user" => program.pid(),
+            _ => gpumem_tests::children(program.pid())[0],
+        };
+        let output = attach(pid);
+        assert!(output.status.success(), "{name}: {}", said(&output.stderr));
+        until("it publishes", || found(pid) == 1);
+        if name == "user" {
+            let folder = PathBuf::from(format!("/dev/shm/gpumem-{uid}"));
+            let files: Vec<_> = fs::read_dir(&folder).unwrap().flatten().collect();
+            assert!(
+                files.len() == 1 && files[0].metadata().unwrap().uid() == uid,
+                "{files:?}"
+            );
+            detach(&world, pid);
+            fs::remove_dir_all(folder).unwrap();
+        } else {
+            detach(&world, pid);
+        }
+        assert!(program.ends().starts_with("end"), "{name}");
+    }
+}
+
 /// A process keeps its number and its start when it replaces its program. What was found of the old one must not be used on the new one.
 #[test]
 fn programs_that_fork_or_exec_go_on() {
@@ -339,8 +422,16 @@ fn programs_that_fork_or_exec_go_on() {
         let threads = program.kept().0;
         let mut attached = 0;
         for _ in 0..30 {
-            attached += usize::from(attach(&world, pid).status.success());
-            let _ = run(&world, &["detach", &pid.to_string()]);
+            if attach(&world, pid).status.success() {
+                attached += 1;
+                // A program that was replaced meanwhile publishes no longer.
+                let detached = run(&world, &["detach", &pid.to_string()]);
+                assert!(
+                    what == "execs" || detached.status.success(),
+                    "{}",
+                    said(&detached.stderr)
+                );
+            }
         }
         assert!(attached > 0 || what == "execs", "{attached}");
         until("our thread has ended", || program.kept().0 <= threads);

@@ -143,6 +143,17 @@ fn open(world: &World) -> Reader {
     Reader::open(&world.channel_files()[0]).unwrap()
 }
 
+/// A publisher with figures, and a reader whom it has told that it wants blocks.
+fn watched(world: &World) -> (Publisher, Reader) {
+    let mut publisher = Publisher::start(world, std::process::id());
+    publisher.say(&device());
+    publisher.say(&stats(30 * MIB));
+    let reader = open(world);
+    reader.want_blocks().unwrap();
+    assert_eq!(publisher.answer(), r#"{"watched":true}"#);
+    (publisher, reader)
+}
+
 /// Reads until the channel is as wanted.
 fn read(reader: &mut Reader, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
     let mut newest = Snapshot::default();
@@ -196,12 +207,7 @@ fn figures_of_pytorch_are_those_of_its_process() {
 #[test]
 fn map_is_there_only_while_somebody_looks() {
     let world = World::without_gpu();
-    let mut publisher = Publisher::start(&world, std::process::id());
-    publisher.say(&device());
-    publisher.say(&stats(30 * MIB));
-    let mut reader = open(&world);
-    reader.want_blocks().unwrap();
-    assert_eq!(publisher.answer(), r#"{"watched":true}"#);
+    let (mut publisher, mut reader) = watched(&world);
     publisher.map(&snapshot(30 * MIB));
     let shown = read(&mut reader, |snapshot| !snapshot.devices[0].segments.is_empty());
     let blocks: Vec<_> = shown.devices[0]
@@ -326,12 +332,7 @@ fn now_us() -> u64 {
 #[test]
 fn history_gives_blocks_a_tag_or_a_line() {
     let world = World::without_gpu();
-    let mut publisher = Publisher::start(&world, std::process::id());
-    publisher.say(&device());
-    publisher.say(&stats(30 * MIB));
-    let mut reader = open(&world);
-    reader.want_blocks().unwrap();
-    assert_eq!(publisher.answer(), r#"{"watched":true}"#);
+    let (mut publisher, mut reader) = watched(&world);
     let begun = now_us() - 10_000_000;
     let mut shown = |publisher: &mut Publisher, size: u64, line, entries: &[(Action, u64)]| {
         let mut found = with_line(snapshot(size), line);
@@ -388,12 +389,7 @@ fn history_gives_blocks_a_tag_or_a_line() {
 #[test]
 fn tags_survive_a_gap_only_with_their_line() {
     let world = World::without_gpu();
-    let mut publisher = Publisher::start(&world, std::process::id());
-    publisher.say(&device());
-    publisher.say(&stats(30 * MIB));
-    let mut reader = open(&world);
-    reader.want_blocks().unwrap();
-    assert_eq!(publisher.answer(), r#"{"watched":true}"#);
+    let (mut publisher, mut reader) = watched(&world);
     let at = now_us();
     publisher.say(&json!({"type": "mark", "name": "m", "tag": "model", "at": at}));
     let mut found = with_line(snapshot(30 * MIB), 7);

@@ -1,7 +1,7 @@
 //! The question whether to attach to a process, with what that does to it.
 
 use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use crate::view::Screen;
@@ -26,14 +26,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, pid: u32) {
         Line::default(),
     ];
     lines.extend(wrap(&text, room).into_iter().map(Line::raw));
-    let accent = screen.theme.ink(Ink::Accent);
-    lines.push(Line::default());
-    lines.push(Line::from_iter([
-        Span::styled("Enter", accent),
-        Span::raw(" attaches   "),
-        Span::styled("Esc", accent),
-        Span::raw(" does not"),
-    ]));
+    lines.extend(super::choice(screen, "attaches"));
     let (inside, scroll) = super::page(screen, area, wide, lines.len() as u16, "Attach to this process?", 0);
     screen.render(Paragraph::new(lines).scroll((scroll, 0)), inside);
 }

@@ -2,12 +2,11 @@
 
 use gpumem_text::units::{bytes, plural};
 use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use crate::model::{CONTEXT, MEASURED_IN, MEASURED_WITH};
 use crate::view::Screen;
-use crate::view::theme::Ink;
 use crate::wrap::wrap;
 
 /// Draws it.
@@ -24,14 +23,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     );
     let wide = area.width.min(70);
     let mut lines: Vec<Line<'_>> = wrap(&text, wide.saturating_sub(4)).into_iter().map(Line::raw).collect();
-    let accent = screen.theme.ink(Ink::Accent);
-    lines.push(Line::default());
-    lines.push(Line::from_iter([
-        Span::styled("Enter", accent),
-        Span::raw(" measures   "),
-        Span::styled("Esc", accent),
-        Span::raw(" does not"),
-    ]));
+    lines.extend(super::choice(screen, "measures"));
     let (inside, scroll) = super::page(screen, area, wide, lines.len() as u16, "Measure this card?", 0);
     screen.render(Paragraph::new(lines).scroll((scroll, 0)), inside);
 }
