@@ -15,6 +15,9 @@ NAME = "_gpumem_attached"
 class Finder:
     """Finds the modules of the package, and loads them from their sources."""
 
+    def __init__(self, loaded):
+        self.loaded = loaded
+
     def find_spec(self, name, path=None, target=None):
         # Importing the type by its name would come here again.
         ModuleSpec = type(sys.__spec__)
@@ -30,6 +33,7 @@ class Finder:
         return None
 
     def exec_module(self, module):
+        self.loaded.append(module)
         # Nothing of the package itself is needed: its parts are.
         if module.__name__ != NAME:
             # Lines of the package are told from those of the program by their folder.
@@ -37,11 +41,11 @@ class Finder:
             exec(compile(self.source(module.__name__), module.__file__, "exec"), vars(module))
 
 
-def modules():
-    """Imports what is needed, and leaves no finder behind."""
+def modules(loaded):
+    """Imports what is needed, adds all of it to `loaded`, and leaves no finder behind."""
     from importlib import import_module
 
-    finder = Finder()
+    finder = Finder(loaded)
     sys.meta_path.insert(0, finder)
     try:
         return [import_module(NAME + "." + name) for name in ("_history", "_oom", "_pace", "_pipe", "_reader", "_torch")]
@@ -87,15 +91,27 @@ def run():
             pass
     finally:
         connection.close()
-        for name in [name for name in sys.modules if name.split(".")[0] == NAME]:
-            del sys.modules[name]
+
+
+def forget(loaded):
+    """Takes the modules back. The package comes last: as long as it is there, nobody else loads any."""
+    for module in reversed(loaded):
+        if sys.modules.get(module.__name__) is module:
+            del sys.modules[module.__name__]
 
 
 def publish(torch, connection):
+    loaded = []
+    try:
+        read(torch, connection, *modules(loaded))
+    finally:
+        forget(loaded)
+
+
+def read(torch, connection, history, oom, pace, pipe, reader, _):
     import atexit
     from collections import deque
 
-    history, oom, pace, pipe, reader, _ = modules()
     seconds, _ = pace.interval(None)
     running = [reader.Reader(torch, lambda: pipe.Pipe(connection), seconds, history.History(0), deque())]
     # The observer cannot be removed again. It does nothing once nobody runs.
