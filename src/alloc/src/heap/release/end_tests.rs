@@ -150,7 +150,8 @@ fn a_request_that_finds_no_memory_has_it_tried_again() {
         }
         assert!(served.is_ok(), "{segments:?}: {served:?}");
         drop((served, other));
-        assert_eq!(sim.live(), Live::default());
+        // Another thread may have given back enough for the request, and not all yet.
+        until_all_is_given_back(&sim, || {});
         assert_eq!(sim.violations(), Vec::<String>::new());
     }
 }
