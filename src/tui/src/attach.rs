@@ -98,8 +98,8 @@ fn try_attach(pid: u32, dry_run: bool) -> Result<String, String> {
     let answer = answer(&injected.socket);
     // A pending call may still come: its text has to stay.
     if answer.is_ok() {
-        let cleaned = target.clean(&injected);
-        if let Err(why) = cleaned {
+        let taken = target.take_back(&injected);
+        if let Err(why) = taken {
             say(&format!("some kilobytes stay mapped in {pid}: {}", clean(&why)));
         }
     }

@@ -50,7 +50,7 @@ pub(super) struct Addresses {
     pub(super) this_thread: u64,
 }
 
-/// What was left in the process, which [`clean`] takes back.
+/// What was left in the process, which [`take_back`] takes back.
 #[derive(Debug)]
 pub(super) struct Left {
     pub(super) route: Route,
@@ -109,7 +109,7 @@ pub(super) fn inject(process: (u32, &[u8]), at: &Addresses, text: [&str; 2]) -> 
 }
 
 /// Takes back what was left. The text must have run, and a thread that was started must have ended.
-pub(super) fn clean(process: (u32, &[u8]), at: &Addresses, left: &Left) -> Result<(), String> {
+pub(super) fn take_back(process: (u32, &[u8]), at: &Addresses, left: &Left) -> Result<(), String> {
     let mut tracee = stop(process)?;
     let mut session = Session {
         tracee: &mut tracee,

@@ -1,7 +1,7 @@
 //! Has a running CPython execute a text, without its help: `ptrace(2)`, on x86-64.
 //!
 //! [`Attach::examine`] finds what is needed and why it cannot be done, without touching the process. [`Attach::inject`] stops the
-//! process's main thread for a moment, has the text executed, and [`Attach::clean`] takes back what it left. How, and what is written
+//! process's main thread for a moment, has the text executed, and [`Attach::take_back`] takes back what it left. How, and what is written
 //! where, is in `inject`. The text must not take long: the interpreter does nothing else meanwhile.
 
 #[cfg(target_arch = "x86_64")]

@@ -61,7 +61,7 @@ impl Attach {
     ///
     /// # Errors
     /// None: there is no such process.
-    pub fn clean(&self, _injected: &Injected) -> Result<(), String> {
+    pub fn take_back(&self, _injected: &Injected) -> Result<(), String> {
         match *self {}
     }
 }

@@ -169,12 +169,12 @@ impl Attach {
     ///
     /// # Errors
     /// A sentence: the memory stays, which is some kilobytes.
-    pub fn clean(&self, injected: &Injected) -> Result<(), String> {
+    pub fn take_back(&self, injected: &Injected) -> Result<(), String> {
         if let Some(at) = injected.left.thread_id_at() {
             self.wait_for_thread(at)?;
         }
         std::thread::scope(|scope| {
-            let traces = scope.spawn(|| inject::clean((self.pid, &self.image), &self.addresses, &injected.left));
+            let traces = scope.spawn(|| inject::take_back((self.pid, &self.image), &self.addresses, &injected.left));
             traces.join().unwrap_or_else(|_| Err("cleaning up failed".to_owned()))
         })
     }
