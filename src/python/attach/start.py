@@ -10,6 +10,9 @@ import posix
 import sys
 
 NAME = "_gpumem_attached"
+# How long a thread of an earlier attach may take to end: it looks for its publisher some times a second.
+PATIENCE_S = 2.0
+SHORT_WAIT_S = 0.02
 
 
 class Finder:
@@ -71,25 +74,38 @@ def refusal(torch):
     return None
 
 
+def wait_for_earlier():
+    """Waits for the end of what a `detach` has told to end."""
+    import time
+
+    until = time.monotonic() + PATIENCE_S
+    while NAME in sys.modules and time.monotonic() < until:
+        time.sleep(SHORT_WAIT_S)
+
+
 def run():
-    import os
     import socket
 
     connection = socket.socket(fileno=FD)
+    loaded = []
     try:
-        # The number of a descriptor may be given away by a fork of the program.
-        os.set_inheritable(FD, False)
         torch = sys.modules.get("torch")
-        why = refusal(torch)
-        connection.sendall(b"yes\n" if why is None else ("no: " + why + "\n").encode())
-        if why is None:
-            publish(torch, connection)
-    except Exception as error:
         try:
-            connection.sendall(("no: " + type(error).__name__ + ": " + str(error)[:200].replace("\n", " ") + "\n").encode())
-        except OSError:
-            pass
+            wait_for_earlier()
+            why = refusal(torch)
+            parts = modules(loaded) if why is None else []
+        except Exception as error:
+            why = type(error).__name__ + ": " + str(error)[:200].replace("\n", " ")
+        answer = "yes" if why is None else "no: " + why
+        # Who attached may have gone. SIGPIPE would end a program that has the default action for it.
+        connection.send((answer + "\n").encode(errors="replace"), socket.MSG_NOSIGNAL)
+        if why is None:
+            read(torch, connection, *parts)
+    except Exception:
+        # Nobody can be told, and the program has no use for a trace.
+        pass
     finally:
+        forget(loaded)
         connection.close()
 
 
@@ -98,14 +114,6 @@ def forget(loaded):
     for module in reversed(loaded):
         if sys.modules.get(module.__name__) is module:
             del sys.modules[module.__name__]
-
-
-def publish(torch, connection):
-    loaded = []
-    try:
-        read(torch, connection, *modules(loaded))
-    finally:
-        forget(loaded)
 
 
 def read(torch, connection, history, oom, pace, pipe, reader, _):

@@ -212,9 +212,11 @@ fn wait_until(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Finds the publisher of a process that was attached to.
+/// Finds the publisher of a process that was attached to. It runs as the user of the process: anybody can give a process these arguments.
 fn publisher_of(pid: u32) -> Option<Pid> {
     let wanted = format!("{ATTACHED_TO}={pid}");
+    let user = |pid: i64| std::fs::metadata(format!("/proc/{pid}")).ok().map(|about| about.uid());
+    let owner = user(pid.into())?;
     let entries = std::fs::read_dir("/proc").ok()?;
     let mut pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let found = pids.find(|publisher| {
@@ -222,7 +224,10 @@ fn publisher_of(pid: u32) -> Option<Pid> {
         let read =
             File::open(format!("/proc/{publisher}/cmdline")).and_then(|file| file.take(4096).read_to_end(&mut line));
         let mut arguments = line.split(|byte| *byte == 0).skip(1);
-        read.is_ok() && arguments.next() == Some(b"publisher") && arguments.next() == Some(wanted.as_bytes())
+        read.is_ok()
+            && arguments.next() == Some(b"publisher")
+            && arguments.next() == Some(wanted.as_bytes())
+            && user((*publisher).into()) == Some(owner)
     });
     Pid::from_raw(found?)
 }

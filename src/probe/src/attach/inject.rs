@@ -50,18 +50,20 @@ pub(super) struct Addresses {
     pub(super) this_thread: u64,
 }
 
-/// What was left in the process, which [`take_back`] takes back.
+/// What was done, and what it left in the process.
 #[derive(Debug)]
-pub(super) struct Left {
-    pub(super) route: Route,
-    /// How long the thread stood still.
-    pub(super) stopped: Duration,
-    pub(super) socket: OwnedFd,
+pub struct Injected {
+    /// How the text got to run.
+    pub route: Route,
+    /// How long the main thread stood still, at most: at the first stop.
+    pub stopped: Duration,
+    /// This end of the socket pair, whose other end the text has.
+    pub socket: OwnedFd,
     /// Start and size of each mapping.
     mappings: Vec<(u64, u64)>,
 }
 
-impl Left {
+impl Injected {
     /// Where the id of the started thread is, if one was started.
     pub(super) fn thread_id_at(&self) -> Option<u64> {
         let data = self.mappings.first()?.0;
@@ -84,7 +86,7 @@ fn stop((pid, known): (u32, &[u8])) -> Result<Tracee, String> {
 }
 
 /// Has a process run a text of Python: the two parts with the number of the descriptor of its end of a socket pair between them.
-pub(super) fn inject(process: (u32, &[u8]), at: &Addresses, text: [&str; 2]) -> Result<Left, String> {
+pub(super) fn inject(process: (u32, &[u8]), at: &Addresses, text: [&str; 2]) -> Result<Injected, String> {
     let begun = Instant::now();
     let mut tracee = stop(process)?;
     let mut session = Session {
@@ -100,7 +102,7 @@ pub(super) fn inject(process: (u32, &[u8]), at: &Addresses, text: [&str; 2]) -> 
     let mappings = session.mappings;
     drop(tracee);
     let stopped = begun.elapsed();
-    done.map(|(route, socket)| Left {
+    done.map(|(route, socket)| Injected {
         route,
         stopped,
         socket,
@@ -109,12 +111,12 @@ pub(super) fn inject(process: (u32, &[u8]), at: &Addresses, text: [&str; 2]) -> 
 }
 
 /// Takes back what was left. The text must have run, and a thread that was started must have ended.
-pub(super) fn take_back(process: (u32, &[u8]), at: &Addresses, left: &Left) -> Result<(), String> {
+pub(super) fn take_back(process: (u32, &[u8]), at: &Addresses, injected: &Injected) -> Result<(), String> {
     let mut tracee = stop(process)?;
     let mut session = Session {
         tracee: &mut tracee,
         at,
-        mappings: left.mappings.clone(),
+        mappings: injected.mappings.clone(),
         descriptors: Vec::new(),
     };
     session.tracee.block_signals().map_err(|failed| failed.to_string())?;
@@ -162,8 +164,14 @@ impl Session<'_> {
                     .function(self.at.create, [data + THREAD, 0, code, data + TEXT])
             }
         };
+        let result = result.map_err(|failed| {
+            // Nobody knows whether the text is going to run: it stays.
+            self.mappings.clear();
+            self.descriptors.clear();
+            failed.to_string()
+        })?;
         // Both return an int, which is 0 if all went well.
-        match result.map_err(failed)? as u32 {
+        match result as u32 {
             0 => Ok((route, ours)),
             _ if route == Route::PendingCall => Err("its interpreter has too many pending calls: try again".into()),
             error => Err(format!("it cannot start a thread: error {error}")),

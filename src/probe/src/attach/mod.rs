@@ -22,7 +22,7 @@ mod x86_64;
 #[cfg(not(target_arch = "x86_64"))]
 pub use other::{Attach, Injected};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{Attach, Injected};
+pub use {inject::Injected, x86_64::Attach};
 
 /// How the text gets to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! The files that a process has mapped, and where their functions are in its memory.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 use object::read::elf::{ElfFile64, ProgramHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _};
@@ -28,10 +27,7 @@ pub(super) struct Mapped {
 
 /// Returns the files whose first byte a process has mapped, each once.
 pub(super) fn mapped(root: &Root, pid: u32) -> io::Result<Vec<Mapped>> {
-    let mut text = Vec::new();
-    root.open(format!("proc/{pid}/maps"))?
-        .take(MOST_MAPS)
-        .read_to_end(&mut text)?;
+    let text = root.read(format!("proc/{pid}/maps"), MOST_MAPS)?;
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
@@ -77,10 +73,8 @@ impl Library {
     /// # Errors
     /// A sentence: it cannot be read, is another file now than the mapped one, or is for another processor.
     pub(super) fn open(root: &Root, pid: u32, mapped: &Mapped, memory: &File) -> Result<Library, String> {
-        let path = root.path(PathBuf::from(format!("proc/{pid}/root{}", mapped.path)));
-        let mut bytes = Vec::new();
-        File::open(&path)
-            .and_then(|file| file.take(MOST_FILE).read_to_end(&mut bytes))
+        let bytes = root
+            .read(format!("proc/{pid}/root{}", mapped.path), MOST_FILE)
             .map_err(|error| format!("its file {} cannot be read: {error}", mapped.path))?;
         let mut head = [0; HEAD];
         let read = memory.read_exact_at(&mut head, mapped.start);
@@ -124,6 +118,8 @@ fn parse_elf(bytes: &[u8]) -> Option<ElfFile64<'_>> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -144,5 +140,23 @@ zz-7f0000021000 r--p 00000000 fd:01 7 /bad
             ("/usr/lib/libc.so.6 (deleted)", 0x7f00_0000_9000),
         ];
         assert_eq!(found, expected.map(|(path, start)| (path.to_owned(), start)));
+    }
+    /// What a container's root has is its own business: a named pipe in the place of a library would be waited for.
+    #[test]
+    fn file_that_is_a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("proc/1/root/libpython3.12.so");
+        std::fs::create_dir_all(library.parent().unwrap()).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &library, rustix::fs::Mode::RUSR).unwrap();
+        let mapped = Mapped {
+            path: "/libpython3.12.so".into(),
+            start: 0,
+        };
+        let memory = File::open("/dev/zero").unwrap();
+        let opened = Library::open(&Root::at(folder.path()), 1, &mapped, &memory);
+        assert_eq!(
+            opened.err().as_deref(),
+            Some("its file /libpython3.12.so was replaced since it started")
+        );
     }
 }

@@ -71,8 +71,10 @@ fn io_of(what: &'static str) -> impl Fn(io::Error) -> Failed {
     }
 }
 
-/// A stopped thread. When this is dropped, the thread has its registers and its blocked signals as before, and goes on. If this process
-/// dies meanwhile, the kernel lets the thread go on as it is then.
+/// A stopped thread. When this is dropped, the thread has its registers and its blocked signals as before, and goes on.
+///
+/// If this process is killed while a function is called, the kernel lets the thread go on there: the function returns to nowhere, and the
+/// traced process dies.
 pub(super) struct Tracee {
     pid: Pid,
     memory: File,
@@ -204,7 +206,7 @@ impl Tracee {
         registers.rip = address;
         registers.orig_rax = u64::MAX;
         // A function expects the return address 8 bytes below a multiple of 16.
-        registers.rsp = ((registers.rsp - RED_ZONE) & !15) - 8;
+        registers.rsp = (registers.rsp.wrapping_sub(RED_ZONE) & !15).wrapping_sub(8);
         registers.rax = 0;
         [registers.rdi, registers.rsi, registers.rdx, registers.rcx] = arguments;
         // The ABI has the direction flag clear at a call.
@@ -281,7 +283,7 @@ fn goes_on(registers: Registers) -> (bool, Registers) {
         return (true, registers);
     }
     let again = Registers {
-        rip: registers.rip - SYSTEM_CALL_BYTES,
+        rip: registers.rip.wrapping_sub(SYSTEM_CALL_BYTES),
         rax: registers.orig_rax,
         orig_rax: u64::MAX,
         ..registers

@@ -1,19 +1,18 @@
 //! What attaching is on x86-64: finding the functions of CPython, calling them, and cleaning up.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::inject::{self, Addresses, Left};
+use super::inject::{self, Addresses, Injected};
+use super::rights;
 use super::target::{Library, Mapped, mapped};
-use super::{Route, rights};
 use crate::Root;
 use crate::stat::Stat;
 
-/// CPython 3.14 and newer have an interface of their own for this (PEP 768).
-const NEWEST: u64 = 0x030d_ffff;
-/// How long the text may take to begin: a pending call waits until the main thread is back in the interpreter.
+/// `Py_Version` of CPython 3.14, which has an interface of its own for this (PEP 768).
+const TOO_NEW: u64 = 0x030e_0000;
+/// How long the started thread may take to end once the text has answered.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -28,18 +27,6 @@ pub struct Attach {
     /// Its `/proc/PID/auxv`: addresses that another program would have elsewhere.
     image: Vec<u8>,
     uses_torch: bool,
-}
-
-/// What was done.
-#[derive(Debug)]
-pub struct Injected {
-    /// How the text got to run.
-    pub route: Route,
-    /// How long the main thread stood still, at most: at the first stop.
-    pub stopped: Duration,
-    /// This end of the socket pair, whose other end the text has.
-    pub socket: OwnedFd,
-    left: Left,
 }
 
 impl Attach {
@@ -83,7 +70,7 @@ impl Attach {
             return Err("its Python is older than 3.8".to_owned());
         }
         let version = python.address("Py_Version").and_then(|at| read_word(&memory, at));
-        if version.is_some_and(|version| version > u64::from(u32::MAX) || version >> 8 > NEWEST >> 8) {
+        if version.is_some_and(|version| version >= TOO_NEW) {
             return Err("its Python is 3.14 or newer, which is not supported yet".to_owned());
         }
         let of_python = |name: &str| python.address(name).ok_or_else(|| format!("its Python lacks {name}"));
@@ -152,16 +139,9 @@ impl Attach {
             return Err("it has ended, and another process has its number".to_owned());
         }
         // Only the thread that traces may make requests, and the process goes on if that thread ends, whatever happened.
-        let left = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let traces = scope.spawn(|| inject::inject((self.pid, &self.image), &self.addresses, text));
             traces.join().unwrap_or_else(|_| Err("attaching failed".to_owned()))
-        })?;
-        let socket = left.socket.try_clone().map_err(|error| error.to_string())?;
-        Ok(Injected {
-            route: left.route,
-            stopped: left.stopped,
-            socket,
-            left,
         })
     }
 
@@ -170,11 +150,11 @@ impl Attach {
     /// # Errors
     /// A sentence: the memory stays, which is some kilobytes.
     pub fn take_back(&self, injected: &Injected) -> Result<(), String> {
-        if let Some(at) = injected.left.thread_id_at() {
+        if let Some(at) = injected.thread_id_at() {
             self.wait_for_thread(at)?;
         }
         std::thread::scope(|scope| {
-            let traces = scope.spawn(|| inject::take_back((self.pid, &self.image), &self.addresses, &injected.left));
+            let traces = scope.spawn(|| inject::take_back((self.pid, &self.image), &self.addresses, injected));
             traces.join().unwrap_or_else(|_| Err("cleaning up failed".to_owned()))
         })
     }

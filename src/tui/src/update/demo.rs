@@ -271,6 +271,9 @@ pub(super) fn start_without_gpu(model: &mut Model) -> Vec<Effect> {
     let text = "no NVIDIA driver here: showing a simulated training run. gpumem-tui doctor says what is missing";
     let name = model.setup.without_gpu.clone();
     let mut effects = start(model, name, true, true);
-    effects.extend(toast(model, Severity::Info, text));
+    // A message that is there already answers a key that was pressed before the devices were known.
+    if model.ui.toast.is_none() {
+        effects.extend(toast(model, Severity::Info, text));
+    }
     effects
 }

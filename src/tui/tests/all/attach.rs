@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use gpumem_channel::{EventKind, Reader};
-use gpumem_tests::{World, said, until};
+use gpumem_tests::{Ended, Terminal, World, said, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A program that has loaded the stand-in for torch, and a file with the name of PyTorch's library. It does what its argument says until a
@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 const PROGRAM: &str = r#"
 import hashlib, mmap, os, select, signal, sys, threading, time
 what, folder = sys.argv[1:]
+# As programs have it that end quietly in a pipeline. Python itself ignores it.
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 library = os.path.join(folder, "ld-musl-x86_64.so.1" if what == "musl" else "libc10_cuda.so")
 if what != "bare":
     with open(library, "wb") as file:
@@ -316,6 +318,42 @@ fn dry_run_stops_nothing() {
     assert!(program.ends().starts_with("end []"));
 }
 
+/// `a` asks, attaches and shows the result in place, and what cannot be attached to says why.
+#[test]
+fn key_attaches_to_the_selected_process() {
+    let world = World::with_nvml("gpus=1");
+    if !may_trace(&world) {
+        return;
+    }
+    let program = Program::start(&world, "python3", "sleep");
+    let bare = Program::start(&world, "python3", "bare");
+    let device = "gpus=1;gpu0.uuid=GPU-0b2c5a1e-7d43-4f0a-9c61-5e8f2a9b4d17;gpu0.used=8G";
+    let (first, second) = (program.pid(), bare.pid());
+    world.play(&format!(
+        "{device};gpu0.process={first}:4G:compute;gpu0.process={second}:1G:compute"
+    ));
+    let mut terminal = Terminal::start(&world, &[], 120, 40);
+    terminal.wait_for(&[&first.to_string(), &second.to_string(), "a attach"]);
+    terminal.keys("a");
+    terminal.wait_for(&["stands still"]);
+    terminal.keys("\r");
+    // Reserved by PyTorch, as the stand-in has it.
+    terminal.wait_for(&["publishes now", "publishing", "2.4G"]);
+    terminal.keys("2");
+    terminal.wait_for(&["PyTorch"]);
+    terminal.keys("1j");
+    until("the other process is selected", || {
+        terminal.selected(&second.to_string())
+    });
+    terminal.keys("a\r");
+    terminal.wait_for(&["it has not loaded PyTorch with CUDA"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+    detach(&world, first);
+    assert!(program.ends().starts_with("end []"));
+    bare.ends();
+}
+
 /// The line of Python is found although nobody prepared for it, and its black box stays.
 #[test]
 fn failed_request_after_attaching_is_a_black_box() {
@@ -390,6 +428,24 @@ fn root_attaches_across_users_and_containers() {
             "user" => program.pid(),
             _ => gpumem_tests::children(program.pid())[0],
         };
+        // Whose arguments are those of its publisher, but who is another user.
+        fs::write(program.folder.path().join("publisher"), "read line").unwrap();
+        let mut pretender = Command::new("setpriv")
+            .args([
+                &format!("--reuid={}", uid + 1),
+                &ids[1],
+                "--clear-groups",
+                "sh",
+                "publisher",
+            ])
+            .arg(format!("--attached-to={pid}"))
+            .current_dir(program.folder.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        until("it is taken for a publisher by its arguments", || {
+            publisher_of(pid).is_some()
+        });
         let output = attach(pid);
         assert!(output.status.success(), "{name}: {}", said(&output.stderr));
         // Looking into every container of a busy machine takes long.
@@ -410,6 +466,12 @@ fn root_attaches_across_users_and_containers() {
         } else {
             detach(&world, pid);
         }
+        assert!(
+            pretender.try_wait().unwrap().is_none(),
+            "{name}: `detach` ended somebody else's process"
+        );
+        drop(pretender.stdin.take());
+        pretender.wait().unwrap();
         assert!(program.ends().starts_with("end"), "{name}");
     }
 }
@@ -469,8 +531,12 @@ fn traced_process_is_left_to_its_tracer() {
     assert_eq!(refusal(&world, program.pid()), expected);
     drop(tracer.stdin.take());
     tracer.wait().unwrap();
-    assert!(attach(&world, program.pid()).status.success());
-    detach(&world, program.pid());
+    // At once after it was ended, too.
+    for _ in 0..3 {
+        let output = attach(&world, program.pid());
+        assert!(output.status.success(), "{}", said(&output.stderr));
+        detach(&world, program.pid());
+    }
     program.ends();
 }
 

@@ -128,6 +128,21 @@ fn simulation_that_cannot_publish_is_reported() {
     );
 }
 
+/// The simulation begins by itself. What a key was answered stays until the user has read it.
+#[test]
+fn simulation_does_not_cover_the_answer_to_a_key() {
+    let mut model = model();
+    press(&mut model, &[Key::Char('4'), Key::Char('r')]);
+    let answer = model.ui.toast.clone().unwrap();
+    assert!(answer.text.contains("no GPU here to measure"), "{}", answer.text);
+    feed(
+        &mut model,
+        [channels(SECOND, vec![]), nvml_state(SECOND, NvmlState::Missing)],
+    );
+    assert!(model.demo.is_some());
+    assert_eq!(model.ui.toast.unwrap().text, answer.text);
+}
+
 #[test]
 fn list_selects_the_demo_that_ran_last() {
     let mut model = running();
