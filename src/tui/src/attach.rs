@@ -112,20 +112,19 @@ fn try_attach(pid: u32, dry_run: bool) -> Result<String, String> {
                 .to_owned());
         }
     }
-    let stopped = injected.stopped;
     let how = how(&injected);
     publish(pid, injected.socket)?;
     Ok(format!(
-        "{pid}: {python} publishes now; gpumem-tui shows it. Its main thread stood still for {:.1} ms, {how}. `gpumem-tui detach {pid}` ends \
-         it.",
-        stopped.as_secs_f64() * 1e3
+        "{pid}: {python} publishes now; gpumem-tui shows it. {how} `gpumem-tui detach {pid}` ends it."
     ))
 }
 
-fn how(injected: &Injected) -> &'static str {
+fn how(injected: &Injected) -> String {
+    let milliseconds = injected.stopped.as_secs_f64() * 1e3;
     match injected.route {
-        Route::PendingCall => "while it ran",
-        Route::Thread => "while it waited",
+        Route::PendingCall => format!("Its main thread stood still for {milliseconds:.1} ms, while it ran."),
+        Route::Thread => format!("Its main thread stood still for {milliseconds:.1} ms, while it waited."),
+        Route::Remote => "It was not stopped (PEP 768).".to_owned(),
     }
 }
 

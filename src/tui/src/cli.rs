@@ -251,7 +251,7 @@ The process's main thread stands still for about a millisecond, and a text of Py
 as soon as it is back in the interpreter. The text starts a thread that publishes until `gpumem-tui detach PID`, or until nobody has \
 looked at the process's blocks for 30 minutes. No file is written for it, and nothing is installed.
 
-CPython 3.8 to 3.13 on x86-64 Linux. It needs the right to trace the process.
+CPython 3.8 to 3.15 on x86-64 Linux; from 3.14 on, an interpreter that runs is not stopped (PEP 768). It needs the right to trace the process.
 
 Exit codes: 0 it publishes; 1 it does not, and stderr says why.";
 

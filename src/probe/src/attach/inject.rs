@@ -64,6 +64,16 @@ pub struct Injected {
 }
 
 impl Injected {
+    /// What a process did by itself, in which nothing is left.
+    pub(super) fn without_stop(socket: OwnedFd) -> Injected {
+        Injected {
+            route: Route::Remote,
+            stopped: Duration::ZERO,
+            socket,
+            mappings: Vec::new(),
+        }
+    }
+
     /// Where the id of the started thread is, if one was started.
     pub(super) fn thread_id_at(&self) -> Option<u64> {
         let data = self.mappings.first()?.0;
@@ -134,11 +144,10 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn run(&mut self, pid: u32, [before, after]: [&str; 2]) -> Result<(Route, OwnedFd), String> {
-        let route = match self.tracee.is_blocked() {
-            false => Route::PendingCall,
-            true if may_start_a_thread(self.tracee.call()) => Route::Thread,
-            true => return Err("its main thread waits in a system call in which it may hold a lock: try again".into()),
-        };
+        let waits = self.tracee.is_blocked();
+        if waits && !may_start_a_thread(self.tracee.call()) {
+            return Err("its main thread waits in a system call in which it may hold a lock: try again".into());
+        }
         let failed = |failed: Failed| failed.to_string();
         self.tracee.block_signals().map_err(failed)?;
         let room = (before.len() + after.len()) as u64 + LONGEST_NUMBER + 1;
@@ -152,12 +161,12 @@ impl Session<'_> {
             self.tracee.write(end, part.as_bytes()).map_err(failed)?;
             end += part.len() as u64;
         }
-        let result = match route {
-            Route::PendingCall => {
+        let result = match waits {
+            false => {
                 let arguments = [self.at.run_string, data + TEXT, 0, 0];
                 self.tracee.function(self.at.add_pending_call, arguments)
             }
-            Route::Thread => {
+            true => {
                 let code = self.map(PAGE, libc::PROT_READ | libc::PROT_EXEC)?;
                 self.tracee.write(code, &self.code(data)).map_err(failed)?;
                 self.tracee
@@ -172,8 +181,9 @@ impl Session<'_> {
         })?;
         // Both return an int, which is 0 if all went well.
         match result as u32 {
-            0 => Ok((route, ours)),
-            _ if route == Route::PendingCall => Err("its interpreter has too many pending calls: try again".into()),
+            0 if waits => Ok((Route::Thread, ours)),
+            0 => Ok((Route::PendingCall, ours)),
+            _ if !waits => Err("its interpreter has too many pending calls: try again".into()),
             error => Err(format!("it cannot start a thread: error {error}")),
         }
     }

@@ -2,12 +2,14 @@
 //!
 //! [`Attach::examine`] finds what is needed and why it cannot be done, without touching the process. [`Attach::inject`] stops the
 //! process's main thread for a moment, has the text executed, and [`Attach::take_back`] takes back what it left. How, and what is written
-//! where, is in `inject`. The text must not take long: the interpreter does nothing else meanwhile.
+//! where, is in `inject`; CPython 3.14 and newer can do it without a stop, as is in `remote`. The text must not take long: the interpreter does nothing else meanwhile.
 
 #[cfg(target_arch = "x86_64")]
 mod inject;
 #[cfg(not(target_arch = "x86_64"))]
 mod other;
+#[cfg(target_arch = "x86_64")]
+mod remote;
 #[cfg(target_arch = "x86_64")]
 mod rights;
 #[cfg(target_arch = "x86_64")]
@@ -31,4 +33,6 @@ pub enum Route {
     PendingCall,
     /// The main thread waits in a system call: another thread is started.
     Thread,
+    /// The main thread runs, and its interpreter does this by itself: CPython 3.14 and newer (PEP 768).
+    Remote,
 }

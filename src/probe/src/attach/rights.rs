@@ -50,3 +50,41 @@ pub(super) fn refused(root: &Root, error: &io::Error) -> String {
     };
     format!("there is no permission to trace it: {why}")
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Each sentence ends in what grants the right, or in another way if nothing does.
+    #[test]
+    fn refusal_has_the_command_that_grants_the_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let scope = folder.path().join("proc/sys/kernel/yama/ptrace_scope");
+        std::fs::create_dir_all(scope.parent().unwrap()).unwrap();
+        let root = Root::at(folder.path());
+        let denied = io::Error::from_raw_os_error(libc::EACCES);
+        let expected = [
+            ("0\n", "--cap-add=SYS_PTRACE"),
+            ("1\n", "sudo sysctl kernel.yama.ptrace_scope=0"),
+            ("2\n", "use sudo"),
+            ("3\n", "gpumem-tui run --"),
+        ];
+        for (value, grants) in expected {
+            std::fs::write(&scope, value).unwrap();
+            let text = refused(&root, &denied);
+            assert!(
+                text.starts_with("there is no permission to trace it: ") && text.contains(grants),
+                "{text}"
+            );
+        }
+        std::fs::remove_file(scope).unwrap();
+        let text = refused(&root, &denied);
+        assert!(text.contains("use sudo"), "{text}");
+        assert_eq!(
+            refused(&root, &io::Error::from_raw_os_error(libc::ESRCH)),
+            "it has ended"
+        );
+    }
+}

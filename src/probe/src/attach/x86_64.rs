@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::inject::{self, Addresses, Injected};
-use super::rights;
+use super::remote::Remote;
 use super::target::{Library, Mapped, mapped};
+use super::{Route, rights};
 use crate::Root;
 use crate::stat::Stat;
 
-/// `Py_Version` of CPython 3.14, which has an interface of its own for this (PEP 768).
-const TOO_NEW: u64 = 0x030e_0000;
+/// `Py_Version` of CPython 3.16, with which nobody has tried it.
+const TOO_NEW: u64 = 0x0310_0000;
 /// How long the started thread may take to end once the text has answered.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
@@ -24,6 +25,8 @@ pub struct Attach {
     python: String,
     version: Option<(u8, u8)>,
     addresses: Addresses,
+    /// Its own way to execute something, from CPython 3.14 on.
+    remote: Option<Remote>,
     /// Its `/proc/PID/auxv`: addresses that another program would have elsewhere.
     image: Vec<u8>,
     uses_torch: bool,
@@ -71,8 +74,9 @@ impl Attach {
         }
         let version = python.address("Py_Version").and_then(|at| read_word(&memory, at));
         if version.is_some_and(|version| version >= TOO_NEW) {
-            return Err("its Python is 3.14 or newer, which is not supported yet".to_owned());
+            return Err("its Python is 3.16 or newer, which is not supported yet".to_owned());
         }
+        let remote = Remote::examine(&memory, python.address("_PyRuntime"), version)?;
         let of_python = |name: &str| python.address(name).ok_or_else(|| format!("its Python lacks {name}"));
         let c: Vec<Library> = ["libc.so.6", "libpthread.so.0"]
             .iter()
@@ -103,6 +107,7 @@ impl Attach {
             python: file.path.clone(),
             version: version.map(|version| ((version >> 24) as u8, (version >> 16) as u8)),
             addresses,
+            remote,
             image,
             uses_torch: files.iter().any(|file| file_name(file).starts_with("libc10_cuda.so")),
         })
@@ -138,6 +143,12 @@ impl Attach {
         if stat.start_time != self.start_time {
             return Err("it has ended, and another process has its number".to_owned());
         }
+        let executed = self
+            .remote
+            .and_then(|remote| remote.execute((self.pid, &self.image), text));
+        if let Some(socket) = executed {
+            return Ok(Injected::without_stop(socket));
+        }
         // Only the thread that traces may make requests, and the process goes on if that thread ends, whatever happened.
         std::thread::scope(|scope| {
             let traces = scope.spawn(|| inject::inject((self.pid, &self.image), &self.addresses, text));
@@ -150,6 +161,9 @@ impl Attach {
     /// # Errors
     /// A sentence: the memory stays, which is some kilobytes.
     pub fn take_back(&self, injected: &Injected) -> Result<(), String> {
+        if injected.route == Route::Remote {
+            return Ok(());
+        }
         if let Some(at) = injected.thread_id_at() {
             self.wait_for_thread(at)?;
         }
@@ -178,7 +192,7 @@ fn file_name(file: &Mapped) -> &str {
     file.path.rsplit('/').next().unwrap_or_default()
 }
 
-fn read_word(memory: &File, at: u64) -> Option<u64> {
+pub(super) fn read_word(memory: &File, at: u64) -> Option<u64> {
     use std::os::unix::fs::FileExt;
     let mut word = [0; 8];
     memory.read_exact_at(&mut word, at).ok()?;
