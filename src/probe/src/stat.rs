@@ -66,6 +66,8 @@ pub(crate) struct Status {
     pub(crate) group: Option<u32>,
     /// Effective capabilities, as a bit set.
     pub(crate) capabilities: Option<u64>,
+    /// Permitted capabilities: those that it can make effective.
+    pub(crate) permitted: Option<u64>,
 }
 
 impl Status {
@@ -91,6 +93,7 @@ impl Status {
                     status.uids = uids.try_into().ok();
                 }
                 "CapEff" => status.capabilities = words.next().and_then(|w| u64::from_str_radix(w, 16).ok()),
+                "CapPrm" => status.permitted = words.next().and_then(|w| u64::from_str_radix(w, 16).ok()),
                 _ => {}
             }
         }
@@ -140,7 +143,7 @@ mod tests {
     #[test]
     fn status_has_pids_user_ids_and_capabilities() {
         let status = Status::parse(
-            b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nNSpgid:\t4100\t5\nCapEff:\t0000000000280000\n",
+            b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nNSpgid:\t4100\t5\nCapPrm:\t00000000002a0000\nCapEff:\t0000000000280000\n",
         );
         assert_eq!(
             status,
@@ -148,7 +151,8 @@ mod tests {
                 ns_pids: vec![4121, 7],
                 uids: Some([1000, 0, 5]),
                 group: Some(5),
-                capabilities: Some(0x28_0000)
+                capabilities: Some(0x28_0000),
+                permitted: Some(0x2a_0000)
             }
         );
         assert_eq!(

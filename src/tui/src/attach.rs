@@ -88,8 +88,12 @@ fn try_attach(pid: u32, dry_run: bool) -> Result<String, String> {
         None => format!("Python 3.8 to 3.10 ({})", clean(target.python())),
     };
     if dry_run {
+        let unless = match target.version() {
+            Some(version) if version >= (3, 14) => " if it waits, not at all if it runs",
+            _ => "",
+        };
         return Ok(format!(
-            "{pid}: {python} with PyTorch. Attaching would stop its main thread for about a millisecond, and start a thread that \
+            "{pid}: {python} with PyTorch. Attaching would stop its main thread for about a millisecond{unless}, and start a thread that \
              publishes. Nothing was done."
         ));
     }

@@ -57,7 +57,7 @@ pub struct Injected {
     pub route: Route,
     /// How long the main thread stood still, at most: at the first stop.
     pub stopped: Duration,
-    /// This end of the socket pair, whose other end the text has.
+    /// This end of the connection, whose other end the text has.
     pub socket: OwnedFd,
     /// Start and size of each mapping.
     mappings: Vec<(u64, u64)>,

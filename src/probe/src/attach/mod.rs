@@ -2,7 +2,8 @@
 //!
 //! [`Attach::examine`] finds what is needed and why it cannot be done, without touching the process. [`Attach::inject`] stops the
 //! process's main thread for a moment, has the text executed, and [`Attach::take_back`] takes back what it left. How, and what is written
-//! where, is in `inject`; CPython 3.14 and newer can do it without a stop, as is in `remote`. The text must not take long: the interpreter does nothing else meanwhile.
+//! where, is in `inject`. CPython 3.14 and newer can execute the text without a stop, which is in `remote`. The text must not take long:
+//! the interpreter does nothing else meanwhile.
 
 #[cfg(target_arch = "x86_64")]
 mod inject;

@@ -25,9 +25,13 @@ use rustix::fs::MemfdFlags;
 
 use super::inject::image;
 use super::x86_64::read_word;
+use crate::Root;
+use crate::stat::Status;
 
 /// How long the main thread may take to come to the end of an instruction. One that does not is probably in a long call.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a text that has begun takes to connect.
+const AT_THIS_MOMENT: Duration = Duration::from_millis(100);
 const COOKIE: [u8; 8] = *b"xdebugpy";
 /// More interpreters than any program has. The main one is the last of the list.
 const MOST_INTERPRETERS: usize = 1000;
@@ -115,7 +119,7 @@ impl Remote {
     }
 
     /// Has it execute the text, and returns this end of its connection. `None`: its main thread waits or computes in one long call, or the
-    /// process does not see what this one offers it. Then nothing was done.
+    /// process does not see what this one offers it. Then nothing is going to be executed.
     pub(super) fn execute(self, process: (u32, &[u8]), text: [&str; 2]) -> Option<OwnedFd> {
         let (pid, known) = process;
         let memory = File::options()
@@ -143,14 +147,15 @@ impl Remote {
         let mut breaker = [0];
         memory.read_exact_at(&mut breaker, places.eval_breaker).ok()?;
         memory.write_all_at(&[breaker[0] | STOP], places.eval_breaker).ok()?;
-        if let Some(socket) = listener.accept() {
+        if let Some(socket) = listener.accept(PATIENCE) {
             return Some(socket);
         }
-        if pending(&memory, &places)? {
-            let _ = memory.write_all_at(&0u32.to_le_bytes(), places.pending);
+        // It is taken back, unless the interpreter has begun. It may also begin at this moment.
+        if !pending(&memory, &places)? {
+            return listener.accept(PATIENCE);
         }
-        // It may have begun at that moment.
-        listener.accept()
+        let _ = memory.write_all_at(&0u32.to_le_bytes(), places.pending);
+        listener.accept(AT_THIS_MOMENT)
     }
 }
 
@@ -166,7 +171,7 @@ fn runs(pid: u32) -> bool {
 }
 
 /// Returns a file in memory with what the interpreter is to execute. A process that was forked meanwhile executes it, too, and has to
-/// leave it at that. A reason not to go on is nothing to print.
+/// leave it at that. Nothing is printed if the connection fails, and nobody who fills the socket's queue makes the main thread wait.
 fn script(pid: u32, name: &str, [before, after]: [&str; 2]) -> Option<File> {
     let mut file = File::from(rustix::fs::memfd_create("gpumem", MemfdFlags::CLOEXEC).ok()?);
     write!(
@@ -176,7 +181,9 @@ fn script(pid: u32, name: &str, [before, after]: [&str; 2]) -> Option<File> {
     FD = -1
     if posix.getpid() == {pid}:
         CONNECTION = socket.socket(socket.AF_UNIX)
+        CONNECTION.setblocking(False)
         CONNECTION.connect(\"\\0{name}\")
+        CONNECTION.setblocking(True)
         FD = CONNECTION.detach()
 except OSError:
     pass
@@ -194,24 +201,22 @@ fn reaches(pid: u32, file: &File, path: &str) -> bool {
     let (Some(there), Ok(here)) = (about(format!("/proc/{pid}/root{path}")), file.metadata()) else {
         return false;
     };
+    let root = Root::default();
     let same = |name: &str| {
-        let link = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
-        link("self").is_some_and(|own| Some(own) == link(&pid.to_string()))
+        let namespace = |pid: &str| root.namespace(format!("proc/{pid}/ns/{name}")).ok();
+        namespace("self").is_some_and(|own| Some(own) == namespace(&pid.to_string()))
     };
-    let status = |pid: &str, name: &str| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim().to_owned())
-    };
-    let capabilities = |pid: &str| u64::from_str_radix(&status(pid, "CapPrm:")?, 16).ok();
-    let users = status("self", "Uid:").is_some_and(|own| Some(own) == status(&pid.to_string(), "Uid:"));
-    let rights = match (capabilities("self"), capabilities(&pid.to_string())) {
-        (Some(own), Some(its)) => own & !its == 0,
-        _ => false,
-    };
+    let status = (Status::read(&root, "self"), Status::read(&root, pid));
+    let (Ok(own), Ok(its)) = status else { return false };
+    // The kernel's rule for opening what is below `/proc/PID/fd` of another process.
+    let rights = own
+        .permitted
+        .zip(its.capabilities)
+        .is_some_and(|(own, its)| own & !its == 0);
     (there.dev(), there.ino()) == (here.dev(), here.ino())
         && ["user", "pid", "net"].into_iter().all(same)
-        && users
+        && own.uids.is_some()
+        && own.uids == its.uids
         && rights
 }
 
@@ -231,9 +236,9 @@ impl Listener {
         Some(Listener { socket, name, pid })
     }
 
-    /// Waits for the process.
-    fn accept(&self) -> Option<OwnedFd> {
-        let until = Instant::now() + PATIENCE;
+    /// Waits for the process. Anybody else may connect, too, and is turned away.
+    fn accept(&self, patience: Duration) -> Option<OwnedFd> {
+        let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let wait = Timespec {
@@ -241,17 +246,15 @@ impl Listener {
                 tv_nsec: left.subsec_nanos().into(),
             };
             poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&wait)).ok()?;
-            match self.socket.accept() {
-                Ok((stream, _)) => {
-                    let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
-                    if u32::try_from(peer.pid.as_raw_nonzero().get()) == Ok(self.pid) {
-                        stream.set_nonblocking(false).ok()?;
-                        return Some(stream.into());
-                    }
-                    // Anybody may connect.
+            if let Ok((stream, _)) = self.socket.accept() {
+                let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+                if u32::try_from(peer.pid.as_raw_nonzero().get()) == Ok(self.pid) {
+                    stream.set_nonblocking(false).ok()?;
+                    return Some(stream.into());
                 }
-                Err(_) if left.is_zero() => return None,
-                Err(_) => {}
+            }
+            if left.is_zero() {
+                return None;
             }
         }
     }
@@ -261,7 +264,7 @@ impl Listener {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::io::Seek;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
@@ -271,12 +274,11 @@ mod tests {
 
     /// A memory in which the words at some addresses are not 0.
     fn memory(words: &[(u64, u64)]) -> File {
-        let mut file = tempfile::tempfile().unwrap();
+        let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         for (at, word) in words {
             file.write_all_at(&word.to_le_bytes(), *at).unwrap();
         }
-        file.rewind().unwrap();
         file
     }
 
@@ -358,5 +360,38 @@ mod tests {
                 .is_none()
         );
         assert!(Remote::examine(&memory(&[]), None, Some(V3_14)).unwrap().is_none());
+    }
+    /// Another process connects again and again: it is not taken for the wanted one, and the wait ends all the same.
+    #[test]
+    fn only_the_process_itself_is_accepted() {
+        let own = Listener::open(std::process::id()).unwrap();
+        let connect = |name: &str| UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap());
+        let _connected = connect(&own.name).unwrap();
+        assert!(own.accept(Duration::from_secs(10)).is_some());
+        // Process 1 is not this one.
+        let other = Listener::open(1).unwrap();
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = connect(&other.name);
+                }
+            });
+            let accepted = other.accept(Duration::from_millis(50));
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(accepted.is_none());
+            // The last connection may wait for room in the queue.
+            while other.socket.accept().is_ok() {}
+        });
+    }
+
+    #[test]
+    fn own_file_is_within_reach() {
+        let file = script(1, "a", ["", ""]).unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        assert!(reaches(std::process::id(), &file, &path));
+        let other = script(1, "a", ["", ""]).unwrap();
+        assert!(!reaches(std::process::id(), &other, &path), "another file");
+        assert!(!reaches(u32::MAX, &file, &path), "no process");
     }
 }

@@ -141,6 +141,7 @@ zz-7f0000021000 r--p 00000000 fd:01 7 /bad
         ];
         assert_eq!(found, expected.map(|(path, start)| (path.to_owned(), start)));
     }
+
     /// What a container's root has is its own business: a named pipe in the place of a library would be waited for.
     #[test]
     fn file_that_is_a_pipe_is_not_waited_for() {
