@@ -48,7 +48,8 @@ fn kept_figures_of_the_card_are_shown() {
 fn without_figures_an_example_is_shown_and_labelled() {
     let cached = tempfile::tempdir().unwrap();
     let environment = [("XDG_CACHE_HOME", cached.path().to_str().unwrap())];
-    let mut terminal = showing(&World::without_gpu(), &environment);
+    let world = World::without_gpu();
+    let mut terminal = showing(&world, &environment);
     terminal.wait_for(&["NVIDIA H200", "EXAMPLE", "not measured here"]);
     terminal.keys("r");
     terminal.wait_for(&["no GPU here to measure"]);
