@@ -9,6 +9,7 @@ mod engines;
 mod frameworks;
 mod kvcached;
 mod libraries;
+mod pinned;
 mod variables;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use arguments::Arguments;
 use kvcached::Records;
 use libraries::Libraries;
+use pinned::Pinned;
 use variables::Variables;
 
 use crate::stat::{Stat, Status};
@@ -39,6 +41,8 @@ struct Known {
     hints: Arc<[Hint]>,
     /// Where its KV cache's record is. The record changes all the time.
     records: Option<Records>,
+    /// Its pinned host memory, which changes, too; `None` if it does not use the driver.
+    pinned: Option<Pinned>,
 }
 
 impl HintReader {
@@ -59,8 +63,8 @@ impl HintReader {
                     self.known.insert((pid, start), known);
                 }
             }
-            if let Some(known) = self.known.get(&(pid, start)) {
-                process.hints = known.now(&self.root, pid);
+            if let Some(known) = self.known.get_mut(&(pid, start)) {
+                process.hints = known.now(&self.root, pid, &mut left);
             }
         }
     }
@@ -71,19 +75,25 @@ impl HintReader {
 }
 
 impl Known {
-    /// Returns the hints, with the record as it is now.
-    fn now(&self, root: &Root, pid: u32) -> Arc<[Hint]> {
+    /// Returns the hints, with the record and the pinned memory as they are now. `left` is the number of processes that may still be read.
+    fn now(&mut self, root: &Root, pid: u32, left: &mut usize) -> Arc<[Hint]> {
         let record = self.records.as_ref().and_then(|records| records.read(root, pid));
-        let Some(record) = record else {
+        let pinned = self.pinned.as_mut().and_then(|pinned| pinned.now(root, pid, left));
+        if record.is_none() && pinned.is_none() {
             return self.hints.clone();
-        };
-        let record = Hint {
+        }
+        let record = record.map(|record| Hint {
             source: HintSource::SharedMemory,
             kind: HintKind::KvCached(record),
-        };
+        });
+        let pinned = pinned.map(|bytes| Hint {
+            source: HintSource::Mappings,
+            kind: HintKind::PinnedHost(bytes),
+        });
         let at = self.hints.iter().take_while(|hint| is_engine(&hint.kind)).count();
         let (engine, rest) = self.hints.split_at(at);
-        engine.iter().chain([&record]).chain(rest).cloned().collect()
+        let all = engine.iter().chain(&record).chain(rest).chain(&pinned);
+        all.cloned().collect()
     }
 }
 
@@ -99,11 +109,13 @@ fn learn(root: &Root, pid: u32) -> io::Result<Known> {
     let status = Status::read(root, pid)?;
     let Started { engine, environment } = started(root, pid, &status)?;
     let (variables, libraries) = (Variables::read(root, environment), Libraries::read(root, pid));
+    let uses_driver = libraries.as_ref().is_ok_and(|libraries| libraries.driver);
     let uses_kvcached = libraries.as_ref().is_ok_and(|libraries| libraries.kvcached);
     let (hints, variables) = inside(pid, environment, variables, libraries);
     Ok(Known {
         hints: engine.into_iter().chain(hints).collect(),
         records: uses_kvcached.then(|| Records::of(&status, &variables)).flatten(),
+        pinned: uses_driver.then(Pinned::default),
     })
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Status {
     pub(crate) capabilities: Option<u64>,
     /// Permitted capabilities: those that it can make effective.
     pub(crate) permitted: Option<u64>,
+    /// Resident shared memory (`RssShmem`), in bytes.
+    pub(crate) shared: Option<u64>,
 }
 
 impl Status {
@@ -94,6 +96,9 @@ impl Status {
                 }
                 "CapEff" => status.capabilities = words.next().and_then(|w| u64::from_str_radix(w, 16).ok()),
                 "CapPrm" => status.permitted = words.next().and_then(|w| u64::from_str_radix(w, 16).ok()),
+                "RssShmem" => {
+                    status.shared = words.next().and_then(|w| w.parse::<u64>().ok()?.checked_mul(1024));
+                }
                 _ => {}
             }
         }
@@ -143,7 +148,7 @@ mod tests {
     #[test]
     fn status_has_pids_user_ids_and_capabilities() {
         let status = Status::parse(
-            b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nNSpgid:\t4100\t5\nCapPrm:\t00000000002a0000\nCapEff:\t0000000000280000\n",
+            b"Name:\tx\nUid:\t1000\t0\t5\t7\nNSpid:\t4121\t7\nNSpgid:\t4100\t5\nCapPrm:\t00000000002a0000\nCapEff:\t0000000000280000\nRssShmem:\t    8192 kB\n",
         );
         assert_eq!(
             status,
@@ -152,11 +157,12 @@ mod tests {
                 uids: Some([1000, 0, 5]),
                 group: Some(5),
                 capabilities: Some(0x28_0000),
-                permitted: Some(0x2a_0000)
+                permitted: Some(0x2a_0000),
+                shared: Some(8 << 20),
             }
         );
         assert_eq!(
-            Status::parse(b"NSpid:\nNSpgid:\nUid:\t1\t2\tx\t3\nCapEff:\tq\n"),
+            Status::parse(b"NSpid:\nNSpgid:\nUid:\t1\t2\tx\t3\nCapEff:\tq\nRssShmem:\t18446744073709551615 kB\n"),
             Status::default()
         );
     }

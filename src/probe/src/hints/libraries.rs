@@ -5,7 +5,7 @@ use std::io;
 use crate::Root;
 
 /// Bytes read of the list; a large PyTorch program has some 500 KiB.
-const LIMIT: u64 = 4 << 20;
+pub(super) const LIMIT: u64 = 4 << 20;
 
 /// Which libraries of interest are mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) struct Libraries {
     pub(super) tensorflow: bool,
     /// kvcached's module.
     pub(super) kvcached: bool,
+    /// The driver's devices.
+    pub(super) driver: bool,
 }
 
 impl Libraries {
@@ -43,6 +45,7 @@ impl Libraries {
             found.jax |= name.starts_with("xla_cuda_plugin") || path.contains("/jaxlib/cuda/");
             found.tensorflow |=
                 name.starts_with("libtensorflow_cc.so") || name.starts_with("_pywrap_tensorflow_internal");
+            found.driver |= path == "/dev/nvidiactl";
             found.kvcached |= path.contains("/kvcached/vmm_ops");
         }
         found

@@ -165,6 +165,7 @@ const JAX: Libraries = Libraries {
     jax: true,
     tensorflow: false,
     kvcached: false,
+    driver: false,
 };
 
 #[test]
@@ -247,6 +248,7 @@ fn libraries_are_found_by_their_files() {
             "/v/kvcached/vmm_ops.cpython-312-x86_64-linux-gnu.so",
             Libraries { kvcached: true, ..none },
         ),
+        ("/dev/nvidiactl", Libraries { driver: true, ..none }),
         ("/v/jaxlib/libjax_common.so", none),
         ("/v/torch/lib/libtorch_cpu.so", none),
         ("/home/x/libtorch_cuda.so/data", none),
@@ -436,6 +438,27 @@ fn kvcached_record_is_read_each_time() {
     assert_eq!(record(), None, "a pipe");
     write_record(&shm.join("kvcached_engine_4100"), [3, 2, 1]);
     assert_eq!(record(), expected(3, 2, 1));
+}
+
+#[test]
+fn pinned_memory_is_looked_at_again_when_shared_memory_changes() {
+    let proc = Proc::new();
+    proc.process(10, 1, 5, "python\0", "A=1\0");
+    let maps = include_str!("../../tests/fixtures/pinned-maps.txt");
+    let mut reader = proc.reader();
+    let mut pinned = |shared_mib: u64| {
+        proc.put(10, "status", format!("RssShmem:\t{} kB\n", shared_mib << 10));
+        let hints = hints(&mut reader, 10, 5);
+        hints.last().map(|hint| hint.kind.clone())
+    };
+    proc.put(10, "maps", "0-1 rw-s 0 0:6 142 /dev/nvidiactl\n");
+    assert_eq!(pinned(8), None);
+    proc.put(10, "maps", maps);
+    assert_eq!(pinned(9), None, "not read again for 1 MiB");
+    assert_eq!(pinned(776), Some(HintKind::PinnedHost(776 << 20)));
+    // What is not resident is not pinned: a program may have mapped it itself.
+    assert_eq!(pinned(770), Some(HintKind::PinnedHost(770 << 20)));
+    assert_eq!(pinned(40), None);
 }
 
 #[test]

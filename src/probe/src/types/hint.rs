@@ -23,6 +23,8 @@ pub enum HintSource {
     Libraries,
     /// A record in shared memory.
     SharedMemory,
+    /// The memory that the process has mapped.
+    Mappings,
 }
 
 /// What a hint says.
@@ -70,6 +72,8 @@ pub enum HintKind {
     },
     /// kvcached's record of the KV cache of this process's group.
     KvCached(KvCached),
+    /// Bytes of host memory that are pinned: anonymous shared mappings of a process that uses the driver.
+    PinnedHost(u64),
     /// The environment and the libraries may not be read.
     NoPermission,
 }

@@ -21,6 +21,7 @@ pub(crate) fn hint_source(hint: &Hint) -> &'static str {
         HintSource::Environment(_) => "environment",
         HintSource::Libraries => "libraries",
         HintSource::SharedMemory => "shared-memory",
+        HintSource::Mappings => "mappings",
     }
 }
 
@@ -50,6 +51,9 @@ fn kind_text(kind: &HintKind) -> String {
         }
         HintKind::Variable { name, value } => format!("{name}={value}"),
         HintKind::KvCached(record) => kv_cache_text(record),
+        HintKind::PinnedHost(bytes) => {
+            format!("It has {} of host memory pinned (cudaMallocHost)", units::bytes(*bytes))
+        }
         HintKind::NoPermission => "Its environment and libraries: no permission".to_owned(),
         HintKind::Vllm { .. } | HintKind::Sglang { .. } | HintKind::TensorRtLlm { .. } => claim.unwrap_or_default(),
     }

@@ -55,6 +55,10 @@ fn hints_are_told_in_words() {
             }),
             "KV cache (kvcached): 12.0 GiB used, 1.0 GiB preallocated, limit 40.0 GiB",
         ),
+        (
+            HintKind::PinnedHost(1 << 30),
+            "It has 1.0 GiB of host memory pinned (cudaMallocHost)",
+        ),
     ] {
         assert_eq!(text(HintSource::Libraries, kind), expected);
     }

@@ -228,7 +228,7 @@ fn any_python_publishes_and_goes_on() {
     }
     // The distribution's Python is one program, without a shared library.
     let own = Some("/usr/bin/python3".to_owned()).filter(|path| Path::new(path).exists());
-    for python in super::python::pythons().into_iter().chain(own) {
+    for python in super::python::pythons(8).into_iter().chain(own) {
         for what in ["busy", "read", "epoll", "sleep", "lock"] {
             let program = Program::start(&world, &python, what);
             let pid = program.pid();

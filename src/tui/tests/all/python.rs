@@ -10,25 +10,25 @@ use std::process::{Command, Output};
 use gpumem_tests::{World, said};
 use tempfile::TempDir;
 
-/// Returns the names of Python programs, one of each version.
-pub(super) fn pythons() -> Vec<String> {
+/// Returns the names of Python programs, one of each version from 3.`least` on.
+pub(super) fn pythons(least: u32) -> Vec<String> {
     let mut found = BTreeMap::new();
-    let newer = (9..=15).map(|minor| format!("python3.{minor}"));
+    let newer = (least..=15).map(|minor| format!("python3.{minor}"));
     for name in std::iter::once("python3".to_owned()).chain(newer) {
-        if let Some(version) = version(&name) {
+        if let Some(version) = version(&name, least) {
             found.entry(version).or_insert(name);
         }
     }
     if found.is_empty() {
-        eprintln!("SKIPPED: there is no Python 3.9");
+        eprintln!("SKIPPED: there is no Python 3.{least}");
     }
     found.into_values().collect()
 }
 
-/// Returns the version of a Python, if that is 3.9 or newer.
-fn version(python: &str) -> Option<String> {
-    let ask = "import sys; print(sys.version_info[:2]); sys.exit(sys.version_info < (3, 9))";
-    let output = Command::new(python).args(["-c", ask]).output().ok()?;
+/// Returns the version of a Python, if that is 3.`least` or newer.
+fn version(python: &str, least: u32) -> Option<String> {
+    let ask = format!("import sys; print(sys.version_info[:2]); sys.exit(sys.version_info < (3, {least}))");
+    let output = Command::new(python).args(["-c", &ask]).output().ok()?;
     output.status.success().then(|| said(&output.stdout))
 }
 
@@ -41,7 +41,7 @@ fn run_tests(module: &str) {
 /// The same with more in their environment.
 #[track_caller]
 fn run_tests_with(module: &str, environment: &[(&str, &Path)]) {
-    for python in pythons() {
+    for python in pythons(9) {
         let output = Command::new(&python)
             .args(["-m", "unittest", module])
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tests"))
@@ -221,7 +221,7 @@ fn run_goes_on_without_publishing() {
 fn run_reaches_every_python() {
     let cache = Cache::new();
     let show = "import sys; print('_gpumem_run_hook' in sys.modules)";
-    for python in pythons() {
+    for python in pythons(9) {
         let output = cache.run(&[&python, "-c", show]);
         assert_eq!(
             (said(&output.stdout), said(&output.stderr)),
