@@ -27,11 +27,12 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 fn crates_have_the_allowed_dependencies_only() {
     let of = dependencies();
     // The allowed dependencies among our own crates and those for the GPU, the screen and the main loop.
-    let allowed: [(&str, &[&str]); 10] = [
+    let allowed: [(&str, &[&str]); 11] = [
         ("gpumem-text", &[]),
         ("gpumem-channel", &["gpumem-text"]),
         ("gpumem-snapshot", &[]),
         ("gpumem-probe", &["gpumem-text"]),
+        ("gpumem-triage", &["gpumem-text"]),
         ("gpumem-torch", &["gpumem-channel", "gpumem-snapshot", "gpumem-text"]),
         (
             "gpumem-alloc",
@@ -57,6 +58,7 @@ fn crates_have_the_allowed_dependencies_only() {
                 "gpumem-demo",
                 "gpumem-text",
                 "gpumem-torch",
+                "gpumem-triage",
                 "ratatui",
                 "tokio",
             ],
