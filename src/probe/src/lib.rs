@@ -28,6 +28,7 @@ mod pidns;
 mod process;
 mod root;
 mod stat;
+mod suspects;
 mod types;
 mod uvm;
 
@@ -38,6 +39,7 @@ pub use nvml::Nvml;
 pub use pidns::{Claim, ForeignPid, PidTranslator};
 pub use process::{NoProcess, Processes, Users};
 pub use root::Root;
+pub use suspects::{HostState, MemoryHolder, SharedMemory};
 pub use types::*;
 pub use uvm::{
     BLOCK, BLOCK_PAGES, BlockMoves, Cause, Counters, Direction, EventSums, Events, ManagedMap, ManagedMemory,

@@ -100,8 +100,8 @@ use Strength::{General, Other, Specific, Warning};
 use Verdict as V;
 use engines::{llama, tensorrt, vllm};
 use frameworks::{
-    asynchronous, bad_alloc, bfc, cupy, hami, hbm, jax, memory_error, mps, onnx, onnx_arena, overflow, paddle,
-    resource_exhausted, single_limit, tail, tensor, xid,
+    asynchronous, bad_alloc, bfc, cudnn_handle, cupy, driver, hami, hbm, jax, julia, killed, memory_error, mps, onnx,
+    onnx_arena, oom_killed, overflow, paddle, resource_exhausted, single_limit, tail, tensor, xid,
 };
 
 type Row = (&'static str, Strength, Allocator, Verdict, &'static str);
@@ -127,15 +127,15 @@ const FIXED: &[Row] = &[
     (r"cuda(?:driver)?(?:error)?:?unknownerror|cuda_error_unknown|cudaerrorunknown", Other, A::None, V::NotMemory, "the driver says that something failed, and not what"),
     (r"(?:cudaerror:|cuda_error_|cudaerror)anillegalmemoryaccess|cuda_error_illegal_address|cudaerrorillegaladdress|cudaerror:device-sideasserttriggered", Other, A::None, V::NotMemory, "a kernel went wrong: an access beyond its memory, or an assertion"),
     // The host.
-    (r"invokedoom-killer|outofmemory:killed?process|outofmemory:killprocess|memorycgroupoutofmemory|oom-kill:constraint|oomkilled|oom_kill_process|oom_reaper:reaped|killedprocess\d+\([^)]{1,40}\),?(?:uid:?\d+,?)?total-vm|detected\d+oom[-_]?killevents?|oom[-_]killevent|killedbytheoom[-_]?killer|systemd-oomd[^{}]{0,80}?killed|killed\S{0,200}?duetomemory(?:pressure|used)|resultoom-kill|result'oom-kill'|out-of-memoryhandler", Specific, A::Host, V::HostMemory, "the kernel ended a process because the host's or the cgroup's memory was full"),
-    (r"exit(?:s|ed)?withreturncode=-9|exitcode:?=?-9\b|exit_?code=?:?137|exitcode137|exitedwithcode137|signal9\(sigkill\)|sigkill\(9\)|signal:?9\b|diedwith<signals\.sigkill:9>|terminatedbysignal(?:9|sigkill)|dataloaderworker\(pid\(?s?\)?\d+[^)]{0,40}\)iskilledbysignal:killed|receivedsigkill", Specific, A::Host, V::HostMemory, "a process was ended by SIGKILL, which is what the kernel's OOM killer sends"),
+    (r"invokedoom-killer|outofmemory:killed?process|outofmemory:killprocess|memorycgroupoutofmemory|oom-kill:constraint|oom_kill_process|oom_reaper:reaped|killedprocess\d+\([^)]{1,40}\),?(?:uid:?\d+,?)?total-vm|detected\d+oom[-_]?killevents?|oom[-_]killevent|killedbytheoom[-_]?killer|systemd-oomd[^{}]{0,80}?killed|killed\S{0,200}?duetomemory(?:pressure|used)|resultoom-kill|result'oom-kill'|out-of-memoryhandler", Specific, A::Host, V::HostMemory, "the kernel ended a process because the host's or the cgroup's memory was full"),
+    (r"exit(?:s|ed)?withreturncode=-9|exitcode:?=?-9\b|signal9\(sigkill\)|sigkill\(9\)|signal:?9\b|diedwith<signals\.sigkill:9>|terminatedbysignal(?:9|sigkill)|dataloaderworker\(pid\(?s?\)?\d+[^)]{0,40}\)iskilledbysignal:killed|receivedsigkill", Specific, A::Host, V::HostMemory, "a process was ended by SIGKILL, which is what the kernel's OOM killer sends"),
     (r"ray\.exceptions\.outofmemoryerror|memoryonthenode\([^{}]{1,300}?exceedsthememoryusagethreshold|workerskilledduetothenoderunninglowonmemory|workerswerekilledduetothenoderunninglow|taskwaskilledduetothenoderunninglowonmemory", Specific, A::Host, V::HostMemory, "Ray ended a worker because the node's memory was nearly full"),
     (r"defaultcpuallocator:(?:can'?tallocatememory|notenoughmemory)|defaultcpuallocator\.?cpp?:?\d*\]?\.?data\.?[^{}]{0,80}?(?:notenoughmemory|can'?tallocate)|_arraymemoryerror:|unabletoallocate[\d.]+[kmgt]ibforanarraywithshape|modelrequiresmoresystemmemory|os(?:error)?:?\[errno12\]cannotallocatememory|mmap:cannotallocatememory|mmapfailed:cannotallocatememory", Specific, A::Host, V::HostMemory, "host memory could not be had"),
     // Pinned host memory.
     (r"could?notallocatepinnedhostmemory|failedtoalloc(?:ate)?\d+bytesonhost|failedtopin[^{}]{0,100}|(?:cudamallochost|cudahostalloc|cumemhostalloc|cumemallochost|cumemhostregister|cudahostregister|hiphostmalloc)(?:\(\w*\)|_v2)?[^{}]{0,120}?(?:fail|error|outofmemory|invalidargument|notpermitted)", Specific, A::PinnedHost, V::PinnedMemory, "host memory could not be pinned"),
     (r"allocator\((?:gpu_host_bfc|cuda_host_bfc|xla_gpu_host_bfc|gpu_host)\)ranoutofmemory", Specific, A::PinnedHost, V::PinnedMemory, "the framework's pool of pinned host memory ran out"),
     // Address space.
-    (r"\[expandablesegmentva\]failedtoreserve|(?:cumemaddressreserve|addressreserv|virtualaddress(?:space|range)?)[^{}]{0,120}?(?:fail|outofmemory|out_of_memory|exhausted|couldnot|cannot|exceed)|failedtoreserve[^{}]{0,60}?(?:virtual|address)|couldnotreserve[^{}]{0,60}?(?:virtual|address)|(?:ulimit-v|rlimit_as)[^{}]{0,120}?(?:limit|exceed|toolow|fail)|(?:cumempoolcreate|mempoolcreate|memory_?pool\w*create)[^{}]{0,120}?out_?of_?memory|out_?of_?memory[^{}]{0,250}?cumempoolcreate|virtualmemorylimit", Specific, A::AddressSpace, V::AddressSpace, "virtual addresses could not be reserved: the card may have room"),
+    (r"\[expandablesegmentva\]failedtoreserve|(?:cumemaddressreserve|addressreserv|virtualaddress(?:space|range)?)[^{}]{0,120}?(?:fail|outofmemory|out_of_memory|exhausted|couldnot|cannot|exceed)|failedtoreserve[^{}]{0,60}?(?:virtual|address)|couldnotreserve[^{}]{0,60}?(?:virtual|address)|(?:ulimit-v|rlimit_as)[^{}]{0,120}?(?:limit|exceed|toolow|fail)|(?:cumempoolcreate|mempoolcreate|memory_?pool\w*create)[^{}]{0,120}?out_?of_?memory|out_?of_?memory[^{}]{0,250}?cumempoolcreate|virtualmemorylimit|(?:hostva|addressspace|virtualaddress)[^{}]{0,80}?(?:fails|largestfreerange)", Specific, A::AddressSpace, V::AddressSpace, "virtual addresses could not be reserved: the card may have room"),
     // On the chip.
     (r"outofresources?:(?:sharedmemory|registers?|tensormemory|threads)|outofresources?:[^{}]{0,40}?hardwarelimit|usestoomuchshareddata\(|toomanyresourcesrequestedforlaunch|cuda_error_launch_out_of_resources|cudaerrorlaunchoutofresources|(?:sharedmemory|smem)(?:size)?[^{}]{0,60}?(?:limitexceeded|exceed(?:s|ed)?[^{}]{0,40}?(?:limit|max|available|maximum|capacity|opt-in))|requestedsharedmemory[^{}]{0,60}?exceed|ranoutofmemoryinmemoryspace(?:vmem|smem|scoped)|scopedvmem|exceed(?:s|ed)?(?:the)?(?:max(?:imum)?)?sharedmemory|exceedsavailableregisters", Specific, A::OnChip, V::OnChip, "a kernel's blocks need more shared memory or registers than a multiprocessor has"),
     // CPU and GPU with one memory.
@@ -150,9 +150,10 @@ const FIXED: &[Row] = &[
     // Pools.
     (r"maximumpoolsizeexceeded", Specific, A::Device, V::PoolLimit, "RMM's pool may not grow, or could not grow in one piece"),
     // Preallocation.
-    (r"(?:failedtocreatecudnnhandle|couldnotcreatecudnnhandle)[^{}]{0,60}|failedtoget(?:the)?convolutionalgorithm\.?thisisprobablybecausecudnnfailedtoinitialize|dnnlibraryisnotfound|dnnlibraryinitializationfailed|failedtocreatecublashandle|couldnotcreatecublashandle|failedtocreatecusolver\w*", Specific, A::Device, V::Preallocation, "a library found no room beside what the framework took in advance"),
+    (r"failedtoget(?:the)?convolutionalgorithm\.?thisisprobablybecausecudnnfailedtoinitialize|dnnlibraryisnotfound|failedtocreatecublashandle|couldnotcreatecublashandle|failedtocreatecusolver\w*", Specific, A::Device, V::Preallocation, "a library found no room beside what the framework took in advance"),
     // Warnings.
     (r"callerindicates(?:that)?thisisnotafailure", Warning, A::None, V::Warning, "the caller says that this is no failure"),
+    (r"attemptingtofreeupmemory", Warning, A::None, V::Warning, "the program collects garbage, and goes on"),
     (r"retryingwithoutpipelineparallelism", Warning, A::None, V::Warning, "the program tries again with less"),
     (r"memoryallocationfailedwithoomondevice|expandable_segments:memorymappingfailedwithoom", Warning, A::None, V::Warning, "the allocator says that a request failed, and goes on: it frees its cache and tries again"),
     (r"skippingtactic|tactic[^{}]{0,80}?skipped|skippedtactic", Warning, A::None, V::Warning, "the builder skips what does not fit, and goes on"),
@@ -167,6 +168,7 @@ const FIXED: &[Row] = &[
     (r"nv_err_no_memory", General, A::Unknown, V::Incomplete, "the driver could not have memory; whose, it does not say"),
     (r"cuda_error_out_of_memory|cudaerrormemoryallocation|cudaerroroutofmemory|cudamalloc(?:async|managed)?failed:?outofmemory|cumem(?:alloc|create)\w*(?:\(\))?failed:?outofmemory|culinkcreate[^{}]{0,30}outofmemory|hiperroroutofmemory|hip_error_out_of_memory|out_of_device_memory|outofdevicememory|outofdevicememory|errordeviceoutofmemory|failedtoallocatedevicememory|cufuncsetattribute[^{}]{0,40}outofmemory", General, A::Device, V::Incomplete, NO_SIZES),
     (r"(?:cuda|hip|xpu|mpsbackend)outofmemory", General, A::Device, V::Incomplete, NO_SIZES),
+    (r"cuda(?:runtime)?failedwitherror:?outofmemory", General, A::Device, V::Incomplete, NO_SIZES),
     (r"cuda(?:runtime)?errorin[^{}]{0,200}?:outofmemory|cudaruntime\(outofmemory\)|errorcode\d*:outofmemory|erroroutofmemoryatline", General, A::Device, V::Incomplete, NO_SIZES),
     (r"(?:cuda|hip|gpu|xpu|mps|device)(?:runtime|driver|backend)?(?:api)?(?:error|failure|failed)?(?:\d+)?[:('\x22]*(?:is|ran|runs|run)?outofmemory", General, A::Unknown, V::Incomplete, NO_SIZES),
     (r"outofmemoryerror|memoryallocation(?:failure|error)|failedtoallocate(?:gpu|device)?memory|std::bad_alloc:out_of_memory|out_of_memory:cuda|insufficientmemoryongpu|notenough(?:gpu|device|video|vram)memory|outofvram|outofgpumemory|ranoutof(?:gpu)?memory", General, A::Device, V::Incomplete, NO_SIZES),
@@ -215,6 +217,20 @@ const COMPUTED: &[(&str, Judge)] = &[
         bad_alloc,
     ),
     (r"memoryerror", memory_error),
+    (r"killed", killed),
+    (
+        r"oomkilled|exit_?code[\x22':=]*137\b|exitedwithcode137|exitstatus137",
+        oom_killed,
+    ),
+    (
+        r"(?:failedtocreatecudnnhandle|couldnotcreatecudnnhandle|dnnlibraryinitializationfailed)",
+        cudnn_handle,
+    ),
+    (
+        r"outofgpumemorytryingtoallocateSIZE(?:effectivegpumemoryusage:[\d.]+%\(SIZE/SIZE\))?(?:memorypoolusage:SIZE\(SIZEreserved\)|cudaallocatorusage:SIZE\(cappedatSIZE\))?",
+        julia,
+    ),
+    (r"failedtoallocateSIZE(?:\(\d+bytes\))?fromdevice:", driver),
     (r"resource_?exhausted", resource_exhausted),
     (
         r"allocationondevice\d*wouldexceedallowedmemory[^{}]{0,20}?currentlyallocated:SIZErequested:SIZEdevicelimit:SIZEfree\(accordingtocuda\):SIZE(?:pytorchlimit\(setbyuser-suppliedmemoryfraction\):SIZE)?",
@@ -226,7 +242,7 @@ const COMPUTED: &[(&str, Judge)] = &[
     ),
     (r"SIZEisallocatedbypytorch", tail),
     (
-        r"requestedbuffersizeexceedsdevice(?:memoryallocation|buffersize)limit|exceedsthemaximum(?:single)?allocation(?:size|limit)|singleallocationsizelimit",
+        r"requestedbuffersizeexceedsdevice(?:memoryallocation|buffersize|memory)limit|exceedsthemaximum(?:single)?allocation(?:size|limit)|singleallocationsizelimit",
         single_limit,
     ),
     (r"xid(?:\([^)]*\))?:?(?:pci:[0-9a-f:.]+\):)?(\d{1,3})\b", xid),

@@ -1,5 +1,9 @@
 //! Finds every failure in a log, and chooses the one that began it.
 
+mod handled;
+mod quoted;
+mod surroundings;
+
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -9,6 +13,9 @@ use crate::families::{Around, FAMILIES, Judged, Strength};
 use crate::pytorch::{BEGIN, Figures, Message};
 use crate::text::{Log, Stream, pattern};
 use crate::verdict::{Allocator, Verdict};
+use handled::is_handled;
+use quoted::{in_code, in_prose};
+use surroundings::Surroundings;
 
 /// How much text around a match is looked at.
 const AROUND: usize = 6000;
@@ -30,9 +37,10 @@ pub(crate) struct Found {
 /// Finds all failures of a log, in no order.
 pub(crate) fn scan(log: &Log) -> Vec<Found> {
     let mut found = Vec::new();
+    let surroundings = Surroundings::of(log);
     for (number, stream) in log.streams.iter().enumerate() {
         let mut own = pytorch(log, number, stream);
-        own.extend(others(log, number, stream));
+        own.extend(others(log, number, stream, &surroundings));
         let told: Vec<_> = own
             .iter()
             .map(|found| (found.judged.strength, found.begin, found.end))
@@ -61,7 +69,7 @@ fn pytorch(log: &Log, number: usize, stream: &Stream) -> Vec<Found> {
         let after = stream.after(begin.end(), AROUND);
         let Some(message) = Message::read(after) else { continue };
         // Prose and source code have placeholders, and words before and after.
-        if is_quoted_in_code(log, stream, begin.start()) {
+        if in_code(log, stream, begin.start()) {
             continue;
         }
         let mut judged = judge(&message);
@@ -138,7 +146,11 @@ fn in_phase(judged: &mut Judged, before: &str, after: &str) {
     }
 }
 
-fn others(log: &Log, number: usize, stream: &Stream) -> Vec<Found> {
+static GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)ignoring this choice|may not be an issue|this is not a failure|skipping this|will be skipped")
+});
+
+fn others(log: &Log, number: usize, stream: &Stream, surroundings: &Surroundings) -> Vec<Found> {
     let mut all = Vec::new();
     for family in FAMILIES.iter() {
         for captures in family.pattern.captures_iter(&stream.text).take(MOST) {
@@ -152,10 +164,10 @@ fn others(log: &Log, number: usize, stream: &Stream) -> Vec<Found> {
             let Some(mut judged) = family.judge(&captures, &around) else {
                 continue;
             };
-            if judged.strength != Strength::Warning && is_quoted_in_code(log, stream, whole.start()) {
+            if judged.strength != Strength::Warning && in_code(log, stream, whole.start()) {
                 continue;
             }
-            if judged.strength == Strength::General && is_prose(log, stream, whole.start()) {
+            if judged.strength == Strength::General && in_prose(log, stream, whole.start()) {
                 continue;
             }
             if judged.strength == Strength::General {
@@ -168,7 +180,17 @@ fn others(log: &Log, number: usize, stream: &Stream) -> Vec<Found> {
                             .to_owned();
                 } else {
                     in_phase(&mut judged, around.before, "");
+                    surroundings.add_to(&mut judged, around.before);
                 }
+            }
+            // `... Ignoring this choice.`
+            if judged.strength > Strength::Warning && GOES_ON.is_match(around.line) {
+                judged = Judged {
+                    strength: Strength::Warning,
+                    verdict: Verdict::Warning,
+                    why: format!("the line says that the program goes on. Of the failure: {}", judged.why),
+                    ..judged
+                };
             }
             let may_be_handled =
                 matches!(judged.allocator, Allocator::Device | Allocator::Unknown) && judged.verdict != Verdict::Budget;
@@ -219,133 +241,6 @@ fn pinned(number: usize, stream: &Stream) -> Vec<Found> {
             line: stream.line(whole.start()),
         })
         .collect()
-}
-
-static CODE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"^(?:#|//|/\*|\*\s|--\s|raise\s|except\b|catch\b|if\b.*[:{]$|elif\b|return\b|assert\b|with\b|throw\b|[\w.]+\s*=\s*[^=]|.*\bin str\(|grep\b|echo\b|\$\s*grep\b|.*\b(?:pytest|unittest)\.raises|.*\bin msg\b|(?:fix|feat|docs|chore|perf|refactor|test|ci|build)(?:\([\w./-]+\))?!?:\s|(?:alert|expr|summary|runbook|description|annotations):\s)",
-    )
-});
-
-/// What `grep -n` prints before a line.
-static GREP: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\w./-]+\.(\w{1,5}):\d+:\s*"));
-const TEXTS: &[&str] = &["md", "rst", "adoc", "yaml", "yml", "html"];
-
-/// Whether a message stands in source code: a line of a program, a comment or a traceback's quote of one.
-fn is_quoted_in_code(log: &Log, stream: &Stream, offset: usize) -> bool {
-    let line = log.raw(stream.line(offset));
-    let line = line.trim_start_matches(['+', '-', '>', '*', ' ']);
-    let line = match GREP.captures(line) {
-        Some(found) if TEXTS.contains(&&found[1]) => return true,
-        Some(found) => &line[found.get(0).map_or(0, |all| all.end())..],
-        None => line,
-    };
-    CODE.is_match(line) && !line.contains("Error:") && !line.contains("error:") && !line.contains("_error=")
-}
-
-static PROSE_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?:\b(?:if|when|whenever|avoid|avoids|prevent|prevents|an?|the|your|you|without|any|common|causes?|reduce|against|about|like|such as|see|get|getting|got|of|for|to|no|these|those|this|handle|handles|handling|catch|catches|into|hit|hits|with|on)\b[\s\x22'`(*]*)$",
-    )
-});
-static PROSE_AFTER: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)^\W*(?:errors|exceptions|issues|problems|is\b|are\b|can\b|may\b|might\b|often|usually|happens|means|guide|handling|handler|and\b|or\b|when\b|if\b|because|even\b|on small|in the faq)",
-    )
-});
-static WORDS: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)out[ -]?of[ -_]?memory(?:error)?|resource_?exhausted|cuda_error_out_of_memory|cudaErrorMemoryAllocation|oom\b",
-    )
-});
-
-/// Whether the words of a general message stand in a sentence about such messages.
-fn is_prose(log: &Log, stream: &Stream, offset: usize) -> bool {
-    let line = log.raw(stream.line(offset));
-    WORDS.find_iter(line).any(|found| {
-        let before = &line[..found.start()];
-        // What precedes `CUDA` is the sentence.
-        let before = before.trim_end_matches(|c: char| c.is_whitespace() || c == '`');
-        let before = ["CUDA error:", "CUDA", "cuda", "GPU", "HIP", "torch.", "torch.cuda."]
-            .iter()
-            .find_map(|word| before.strip_suffix(word))
-            .unwrap_or(before);
-        let after = &line[found.end()..];
-        is_phrase(before, after)
-            || PROSE_AFTER.is_match(after)
-            || PROSE_BEFORE.is_match(before.to_lowercase().trim_end())
-    })
-}
-
-/// Whether words stand in quotes as a phrase: in a sentence, or in a condition.
-fn is_phrase(before: &str, after: &str) -> bool {
-    let Some(quote) = before
-        .chars()
-        .next_back()
-        .filter(|c| matches!(c, '"' | '\'' | '«' | '“' | '`'))
-    else {
-        return false;
-    };
-    let before = before[..before.len() - quote.len_utf8()].trim_end();
-    after.starts_with(['"', '\'', '»', '”', '`'])
-        && before.ends_with(|c: char| c.is_alphabetic() || matches!(c, '(' | ','))
-        && !before.ends_with("ailure")
-        && !before.ends_with("rror")
-}
-
-static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"retry(?:ing)?(?:with|without|at|by|the|in|after|batch|step|attempt|once|again|\d|\.\.\.|:|\()|skipp(?:ing|ed)(?:this|the|batch|sample|step|a|one|\d)|batchskipped|(?:reduc|halv|lower|decreas|shrink)(?:ing|ed)(?:the)?(?:micro|per[-_]device)?[-_]?(?:train)?(?:batch|chunk|tile)|^[,;:.]?(?:reducing|skipping|retrying|trying|falling|halving)|fallingback|fellback|recovered|continu(?:ing|e)(?:with|training|without|anyway|\.)|usingsmaller|withabatchsizeof|batch_?size\w*succeeded|tryingagain|tryagainwith|caught(?:oom|out)|oomcaught|willbedecreased|wentonwith|switchingtocpu|swappingtocpu|offloadingtocpu|tiled(?:vae|decod)|usingtiled|freedandretried",
-    )
-});
-static FATAL: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"traceback\(mostrecentcalllast\)|duringhandlingoftheaboveexception|exitcode|exitedwith|aborted\(core|coredumped|givingup|noexecutable\w*batchsize|aborting|fatal|killed",
-    )
-});
-static MEMORY: LazyLock<Regex> = LazyLock::new(|| pattern(r"outofmemory|resource_?exhausted"));
-
-const ADVICE: &[&str] = &[
-    "try",
-    "or",
-    "by",
-    "please",
-    "consider",
-    "considering",
-    "could",
-    "can",
-    "should",
-    "and",
-];
-
-/// Whether the program said that it caught a failure, and did not end by it.
-fn is_handled(stream: &Stream, begin: usize, end: usize) -> bool {
-    let after = stream.after(end, 3000);
-    // `skipping batch: CUDA out of memory ...`
-    if HANDLED.is_match(stream.before_in_line(begin)) {
-        return !FATAL.is_match(after);
-    }
-    // What is recommended was not done.
-    let done = HANDLED.find_iter(after).find(|handled| {
-        let before = &after[..handled.start()];
-        !ADVICE.iter().any(|word| before.ends_with(word))
-    });
-    let Some(handled) = done else {
-        return false;
-    };
-    // Another failure in between is the one that was handled.
-    if MEMORY
-        .find(crate::text::head(after, handled.start()))
-        .is_some_and(|again| again.start() > 400)
-    {
-        return false;
-    }
-    let rest = &after[handled.end()..];
-    // What ends by memory all the same was not helped by trying again.
-    match FATAL.find(rest) {
-        Some(fatal) => !MEMORY.is_match(&rest[fatal.start()..]) && !rest.contains("givingup"),
-        None => true,
-    }
 }
 
 /// Chooses the failure that began it: the first one whose reason is given, or else the first one.

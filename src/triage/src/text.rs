@@ -98,7 +98,8 @@ impl Log {
         };
         let mut known: HashMap<String, usize> = HashMap::new();
         let mut current = String::new();
-        for (number, line) in text.lines().enumerate() {
+        let telling = telling(text);
+        for (number, line) in text.lines().enumerate().filter(|(number, _)| telling[*number]) {
             let line = without_escapes(line);
             let (prefix, rest) = split(&line);
             for rest in unfolded(rest) {
@@ -144,10 +145,46 @@ impl Log {
         self.lines.get(line).map_or("", |line| line.text.trim())
     }
 
+    /// Returns all lines that are looked at.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(|line| line.text.as_str())
+    }
+
     /// Returns a line, cut to what can be quoted.
     pub(crate) fn quote(&self, line: usize) -> String {
         gpumem_text::clean_line(self.raw(line).as_bytes(), QUOTE_MAX)
     }
+}
+
+/// Lines around one with a word of memory that are looked at: a traceback says before what the message says of it.
+const BEFORE: usize = 60;
+const AFTER: usize = 40;
+/// A shorter text is looked at as a whole.
+const LONG: usize = 64 << 10;
+
+/// Returns for each line whether it is near one that may be about memory. Most lines of a long log are not, and searching them for every
+/// kind of message would take ten times as long.
+fn telling(text: &str) -> Vec<bool> {
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)memory|oom|alloc|exhaust|kill|shm|shared|code\D{0,3}(?:137|-9)|status\D{0,3}137|sigkill|xid|ecc|cuda|cudnn|cublas|hip|resource|ibv_|memlock|ulimit|nvmap|nvml|nvrm|nvls|handles_|cache blocks|pool|overflow|internal array|bus error|lowonmem|off the bus|space left|permission|internal assert|free blocks|fi_mr|buffer|maxseqlen|max seq len|tactic|gib|\bGB\b|nvidia-smi|MiB",
+        )
+    });
+    if text.len() < LONG {
+        // Also where each line has a letter or two.
+        return vec![true; text.lines().count()];
+    }
+    let mut telling = Vec::new();
+    let mut until = 0;
+    for (number, line) in text.lines().enumerate() {
+        if WORDS.is_match(line) {
+            until = number + 1 + AFTER;
+            let before = number.saturating_sub(BEFORE).min(telling.len());
+            telling[before..].fill(true);
+        }
+        telling.push(number < until);
+    }
+    telling
 }
 
 /// Appends `line` without white space and frames, in lower case.

@@ -88,6 +88,26 @@ fn second_corpus() {
 }
 
 #[test]
+fn third_corpus() {
+    check(include_str!("third.txt"), 147);
+}
+
+/// Messages are found in long logs, too, of which most lines are passed over.
+#[test]
+fn messages_in_the_middle_of_a_long_log() {
+    let noise = "2026-11-28 03:10:00 step 4711 loss 2.3148 lr 3.0e-04 tokens/s 41300\n".repeat(1200);
+    for entry in entries(include_str!("recorded.txt")) {
+        let report = triage(&format!("{noise}{}\n{noise}", entry.text));
+        assert!(entry.verdicts.contains(&&*word(report.verdict)), "{}", entry.name);
+        assert!(
+            report.evidence.is_some_and(|evidence| evidence.line > 1200),
+            "{}",
+            entry.name
+        );
+    }
+}
+
+#[test]
 fn recorded_on_a_gpu() {
     check(include_str!("recorded.txt"), 13);
 }

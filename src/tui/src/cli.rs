@@ -44,6 +44,7 @@ Exit codes:
   2        bad arguments, or no terminal to draw on
   3        no GPU to report on (--once, --json, doctor),
            no usable device (demo, replay)
+  4        triage: memory ran out, or is about to
   101      a bug: please report it
   128 + n  ended by signal n; 129 also when its terminal
            went away
@@ -218,6 +219,9 @@ pub(crate) enum Command {
         #[arg(value_name = "PID")]
         pid: u32,
     },
+    /// Say from a log, a process or the machine as it is which memory ran out, why, and what helps
+    #[command(after_help = AFTER_TRIAGE)]
+    Triage(TriageCli),
     /// Check what can be seen on this machine, and say what to do about the rest
     Doctor(LookArgs),
     /// Hold the driver's trackers of managed memory for a dashboard, which starts it
@@ -231,6 +235,29 @@ pub(crate) enum Command {
         attached_to: Option<u32>,
     },
 }
+
+/// The arguments of `triage`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TriageCli {
+    /// The log or message; - or nothing: what is piped in. Without either: the machine as it is now
+    #[arg(value_name = "FILE", conflicts_with = "pid")]
+    pub file: Option<PathBuf>,
+    /// A process that publishes, alive or ended
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+const AFTER_TRIAGE: &str = "\
+Reads messages of PyTorch (1.0 to 2.15), JAX, TensorFlow, CuPy, RMM, vLLM, SGLang, llama.cpp, ollama, TensorRT, ONNX Runtime, Paddle, NCCL, \
+Triton and others, in logs of one process or of many ranks, and the kernel's. Of a longer log than 32 MiB the beginning and the end are read.
+
+  python train.py 2>&1 | tee log; gpumem-tui triage log
+  kubectl logs POD | gpumem-tui triage
+
+Exit codes: 0 nothing failed for lack of memory; 4 something did; 1 it cannot be read; 2 bad arguments.";
 
 /// The arguments of `attach`.
 #[derive(Clone, Debug, Args)]

@@ -21,6 +21,7 @@ pub mod run;
 mod run_command;
 mod source;
 mod terminal;
+mod triage;
 mod update;
 mod view;
 mod words;

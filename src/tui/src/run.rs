@@ -10,14 +10,14 @@ use gpumem_demo::bench::hierarchy as bench;
 use gpumem_demo::{Chosen, Demo as _, DeviceChoice, Entry, Replay, WITHOUT_GPU};
 
 use crate::app::{self, Ended};
-use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, RunCli, ViewArgs, explain};
+use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, RunCli, TriageCli, ViewArgs, explain};
 use crate::clock;
 use crate::demo::{DemoOptions, hierarchy};
 use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Term, Tracking, View};
 use crate::source::{driver_root, in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
-use crate::{attach, doctor, report, run_command};
+use crate::{attach, doctor, report, run_command, triage};
 
 /// Exit code: something failed.
 const FAILED: u8 = 1;
@@ -61,6 +61,7 @@ fn command() -> u8 {
     match cli.command {
         Some(Command::Doctor(look)) => examine(&look),
         Some(Command::Run(run)) => run_program(&run),
+        Some(Command::Triage(args)) => run_triage(&args),
         Some(Command::UvmHelper) => hold_trackers(),
         Some(Command::Attach(attach)) => attach::attach(&attach),
         Some(Command::Detach { pid }) => attach::detach(pid),
@@ -143,6 +144,22 @@ fn examine(look: &LookArgs) -> u8 {
         0 => doctor::exit_code(&checks),
         failed => failed,
     }
+}
+
+fn run_triage(args: &TriageCli) -> u8 {
+    match triage::run(args, terminal::columns(io::stdout())) {
+        Ok(answer) => match say(&answer.text) {
+            0 if answer.found => triage::FOUND,
+            code => code,
+        },
+        Err(why) => fail(FAILED, &why),
+    }
+}
+
+/// Samples everything once, for a question.
+pub(crate) fn setup_once() -> Setup {
+    raise_descriptor_limit();
+    setup(Duration::from_secs(1))
 }
 
 fn list_demos() -> u8 {

@@ -9,11 +9,11 @@ use super::Strength::{General, Other, Specific, Warning};
 use super::{A, Around, Judged, NO_SIZES, V, by_request, count, judged, size};
 use crate::diagnose::{LARGEST_DEVICE, diagnose};
 use crate::pytorch::Figures;
-use crate::text::pattern;
+use crate::text::{head, pattern};
 
 /// C++'s error, which RMM has for the device, too.
 pub(super) fn bad_alloc(found: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
-    if crate::text::head(around.after, 300).contains("maximumpoolsizeexceeded") {
+    if head(around.after, 300).contains("maximumpoolsizeexceeded") {
         return None;
     }
     Some(match found.get(1) {
@@ -39,9 +39,116 @@ pub(super) fn memory_error(_: &Captures<'_>, around: &Around<'_>) -> Option<Judg
     (is_whole && !of_device).then(|| judged(Specific, A::Host, V::HostMemory, "Python could not have host memory"))
 }
 
+/// What containers say. An exit by SIGKILL may have another cause, which is said near it.
+pub(super) fn oom_killed(_: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
+    let near = [
+        around
+            .before
+            .get(around.before.len().saturating_sub(300)..)
+            .unwrap_or(""),
+        head(around.after, 300),
+    ]
+    .concat();
+    let denied = [
+        "oomkilled\":false",
+        "oomkilled:false",
+        "oomkilled=false",
+        "livenessprobe",
+        "evicted",
+    ];
+    (!denied.iter().any(|words| near.contains(words))).then(|| {
+        judged(
+            Specific,
+            A::Host,
+            V::HostMemory,
+            "the container's memory was full, and the kernel ended its process",
+        )
+    })
+}
+
+static CUDNN_MEMORY: LazyLock<Regex> = LazyLock::new(|| pattern(r"memoryusage:(\d+)bytesfree,(\d+)bytestotal"));
+
+/// A library that found no room, unless the line below says that there was.
+pub(super) fn cudnn_handle(_: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
+    let after = CUDNN_MEMORY.captures(head(around.after, 400));
+    let found = after.or_else(|| CUDNN_MEMORY.captures_iter(around.before).last());
+    let (free, total) = found.map_or((None, None), |found| (count(&found, 1), count(&found, 2)));
+    Some(match free {
+        Some(free) if free > 1 << 30 => judged(
+            Other,
+            A::None,
+            V::NotMemory,
+            format!(
+                "cuDNN could not begin with {} of {} free: its version or the driver's does not fit",
+                text(free),
+                text(total.unwrap_or(0))
+            ),
+        ),
+        _ => judged(
+            Specific,
+            A::Device,
+            V::Preallocation,
+            "a library found no room beside what the framework took in advance",
+        ),
+    })
+}
+
+/// CUDA.jl.
+pub(super) fn julia(found: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
+    let [requested, used, total, pool, reserved, held, cap] = [1, 3, 5, 7, 9, 11, 13].map(|at| size(found, at));
+    let mut figures = Figures {
+        requested,
+        total,
+        free: total.zip(used).map(|(total, used)| total.saturating_sub(used)),
+        allocated: pool.or(held),
+        unallocated: reserved.zip(pool).map(|(reserved, pool)| reserved.saturating_sub(pool)),
+        ..Figures::default()
+    };
+    if let (Some(held), Some(cap), Some(asked)) = (held, cap, requested)
+        && held.saturating_add(asked) > cap
+    {
+        figures.allowed = Some(cap);
+        let why = format!(
+            "the pool has {}, {} more were asked for, and it may have {}",
+            text(held),
+            text(asked),
+            text(cap)
+        );
+        return Some(Judged {
+            figures,
+            ..judged(Specific, A::Device, V::PoolLimit, why)
+        });
+    }
+    let (verdict, why) = diagnose(&figures);
+    let strength = if verdict == V::Incomplete { General } else { Specific };
+    Some(Judged {
+        figures,
+        ..judged(strength, A::Device, verdict, why)
+    })
+}
+
+/// TensorFlow's own words for what the driver refused.
+pub(super) fn driver(found: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
+    Some(by_request(size(found, 1)))
+}
+
+/// What a shell says of a process that was ended by SIGKILL: the word alone, or after the number of a job.
+pub(super) fn killed(_: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
+    static SHELL: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"^(?:Killed|.{0,60}line \d+: +\d+ Killed .*|\[\d+\][+-]? +\d* *Killed .*)$"));
+    SHELL.is_match(around.line).then(|| {
+        judged(
+            General,
+            A::Host,
+            V::Incomplete,
+            "somebody ended the process by SIGKILL, as the kernel does when the host's memory is full: its log says so",
+        )
+    })
+}
+
 /// gRPC's name for a quota is the same.
 pub(super) fn resource_exhausted(_: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
-    let near = crate::text::head(around.after, 250);
+    let near = head(around.after, 250);
     let of_network = [
         "quota",
         "ratelimit",
@@ -355,7 +462,7 @@ pub(super) fn single_limit(_: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
     Some(judged(
         Specific,
         A::Device,
-        V::NotCapacity,
+        V::RequestTooLarge,
         "one request is larger than what this driver or interface allows at once, whatever is free",
     ))
 }

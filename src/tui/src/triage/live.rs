@@ -1,0 +1,333 @@
+//! Triage of what is there now: a process, or the whole machine.
+
+use gpumem_probe::{HostState, MemoryHolder, Reading};
+use gpumem_text::units;
+use gpumem_triage::{Figures, Report, triage_figures};
+
+use crate::check::{Check, Verdict, good, not};
+use crate::model::{Model, Process, Severity, claim};
+
+/// Findings that are listed; the rest are counted.
+const FINDINGS: usize = 12;
+/// Less free memory than this in `/dev/shm` is a risk.
+const LITTLE_SHARED: u64 = 256 << 20;
+
+/// Judges a process by what it publishes and what the driver counts. `None` if it is not known.
+pub(crate) fn of_process(model: &Model, pid: u32) -> Option<Report> {
+    let world = model.world();
+    let its = || world.processes.iter().filter(|process| process.pid == pid);
+    // The row that failed last, or else the largest.
+    let failed_at = |process: &Process| {
+        let figures = process.figures.as_ref();
+        figures
+            .and_then(|figures| figures.ran_out.as_ref())
+            .map(|ran_out| ran_out.at)
+    };
+    let process = its().max_by_key(|process| {
+        (
+            failed_at(process),
+            process.figures.as_ref().map(|figures| figures.reserved),
+        )
+    })?;
+    let name = world.name_of(process);
+    let Some(published) = &process.figures else {
+        let mut report = triage_figures(Figures::default());
+        report.why = format!("{name} does not publish: only what the driver counts is known");
+        report.figures.this_process = process.nvml.value().copied();
+        report.missing = vec![format!("its allocator's figures: gpumem-tui attach {pid}")];
+        report
+            .missing
+            .extend(process.hints.iter().filter_map(|hint| claim(&hint.kind)));
+        return Some(report);
+    };
+    let device = world.devices.iter().find(|device| device.key == process.id.device);
+    let memory = device.and_then(|device| device.memory.value());
+    let others = world
+        .processes
+        .iter()
+        .filter(|other| other.id.device == process.id.device && other.pid != pid && other.state.alive());
+    let figures = Figures {
+        requested: published.ran_out.as_ref().map(|ran_out| ran_out.requested),
+        total: memory.map(|memory| memory.total),
+        free: published
+            .ran_out
+            .as_ref()
+            .and_then(|ran_out| ran_out.device_free)
+            .or(memory.map(|memory| memory.free)),
+        allocated: Some(published.allocated),
+        unallocated: Some(published.cached),
+        allowed: published.budget,
+        this_process: process.nvml.value().copied(),
+        others: others
+            .filter_map(|other| Some((other.pid, *other.nvml.value()?)))
+            .collect(),
+        ..Figures::default()
+    };
+    let Some(ran_out) = &published.ran_out else {
+        let mut report = triage_figures(Figures::default());
+        report.verdict = gpumem_triage::Verdict::Nothing;
+        report.allocator = gpumem_triage::Allocator::None;
+        report.figures = figures;
+        report.fixes.clear();
+        report.missing.clear();
+        report.why = match published.largest() {
+            Some(largest) => format!(
+                "no request of {name} has failed. Its largest free block is {}: a larger one takes new memory from the device",
+                units::bytes(largest)
+            ),
+            None => format!("no request of {name} has failed"),
+        };
+        return Some(report);
+    };
+    let mut report = triage_figures(figures);
+    let largest = ran_out.largest_free.map_or(String::new(), |largest| {
+        format!(". The largest free block was {}", units::bytes(largest))
+    });
+    report.why = format!("{name}: {}{largest}", report.why);
+    if let Some((advice, bytes)) = &ran_out.advice {
+        let bytes = if *bytes > 0 {
+            format!(" {}", units::bytes(*bytes))
+        } else {
+            String::new()
+        };
+        report.notes.push(format!(
+            "The program's allocator says what would have helped: {advice}{bytes}"
+        ));
+    }
+    Some(report)
+}
+
+/// The checklist: what has failed, who holds memory that no list shows, and what else fails as if memory ran out.
+pub(crate) fn of_machine(model: &Model) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let findings: Vec<_> = model.findings().collect();
+    for finding in findings.iter().take(FINDINGS) {
+        let verdict = match finding.severity {
+            Severity::Info => Verdict::Note,
+            Severity::Warning => Verdict::Note,
+            Severity::Error => Verdict::Bad,
+        };
+        let todo = match finding.process {
+            Some(id) if finding.severity > Severity::Info => {
+                let pid = model
+                    .world()
+                    .processes
+                    .iter()
+                    .find(|process| process.id == id)
+                    .map(|process| process.pid);
+                pid.map_or(String::new(), |pid| format!("gpumem-tui triage --pid {pid}"))
+            }
+            _ => String::new(),
+        };
+        checks.push(not("finding", verdict, finding.text.clone(), todo));
+    }
+    if findings.len() > FINDINGS {
+        checks.push(not(
+            "finding",
+            Verdict::Note,
+            format!("{} more", findings.len() - FINDINGS),
+            "gpumem-tui, key m",
+        ));
+    }
+    if findings.is_empty() {
+        checks.push(good("findings", "none"));
+    }
+    let listed: Vec<u32> = model.world().processes.iter().map(|process| process.pid).collect();
+    checks.extend(of_host(&HostState::gather(&gpumem_probe::Root::default()), &listed));
+    checks
+}
+
+fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
+    let hidden: Vec<&MemoryHolder> = state
+        .holders
+        .iter()
+        .filter(|holder| !listed.contains(&holder.pid))
+        .collect();
+    let holders = match &hidden[..] {
+        [] => good(
+            "holders",
+            format!(
+                "{} have a GPU open, all of them listed",
+                units::plural(state.holders.len() as u64, "process")
+            ),
+        ),
+        some => {
+            let names: Vec<String> = some.iter().take(6).map(|holder| named(holder)).collect();
+            let more = some.len().saturating_sub(6);
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            let pids: Vec<String> = some.iter().take(6).map(|holder| holder.pid.to_string()).collect();
+            not(
+                "holders",
+                Verdict::Note,
+                format!("have a GPU open and are in no list: {}{more}", names.join(", ")),
+                format!("ps -o pid,ppid,stat,user,etime,cmd -p {}", pids.join(",")),
+            )
+        }
+    };
+    let mut checks = vec![holders];
+    let stuck: Vec<String> = state
+        .holders
+        .iter()
+        .filter(|holder| holder.is_stuck())
+        .map(named)
+        .collect();
+    if !stuck.is_empty() {
+        checks.push(not(
+            "stuck",
+            Verdict::Bad,
+            format!(
+                "zombies or in the driver, and hold memory until they end: {}",
+                stuck.join(", ")
+            ),
+            "a zombie ends with its parent; a process in state D ends when the driver answers, or with a restart",
+        ));
+    }
+    checks.push(match (&state.kernel, state.faults()) {
+        (Reading::Value(_), faults) if faults.is_empty() => good(
+            "kernel log",
+            "no error of a GPU, and nobody was ended for lack of memory",
+        ),
+        (Reading::Value(_), faults) => not(
+            "kernel log",
+            Verdict::Bad,
+            faults.join("\n"),
+            "dmesg -T | grep -iE 'nvrm|xid|oom|killed process'",
+        ),
+        (other, _) => not(
+            "kernel log",
+            Verdict::Note,
+            other.reason().unwrap_or_default(),
+            "sudo dmesg -T | grep -iE 'nvrm|xid|oom'",
+        ),
+    });
+    if let Some(memory) = &state.memory {
+        let text = format!(
+            "{} available of {}",
+            units::bytes(memory.available),
+            units::bytes(memory.total)
+        );
+        checks.push(match memory.available < memory.total / 20 {
+            true => not("host memory", Verdict::Bad, text, "ps aux --sort=-rss | head"),
+            false => good("host memory", text),
+        });
+    }
+    if let Some(killed) = state.oom_kills.filter(|killed| *killed > 0) {
+        checks.push(not(
+            "OOM killer",
+            Verdict::Bad,
+            format!(
+                "has ended {} since the start of the machine or of this container",
+                units::plural(killed, "process")
+            ),
+            "journalctl -k | grep -i 'killed process'",
+        ));
+    }
+    if let Some(shared) = &state.shared_memory {
+        let stale = match shared.leftovers {
+            0 => String::new(),
+            n => format!(
+                ", {} of NCCL or PyTorch in it ({})",
+                units::plural(n, "file"),
+                units::bytes(shared.leftover_bytes)
+            ),
+        };
+        let text = format!(
+            "{} free of {}{stale}",
+            units::bytes(shared.free),
+            units::bytes(shared.total)
+        );
+        checks.push(match shared.free < LITTLE_SHARED {
+            true => not(
+                "/dev/shm",
+                Verdict::Bad,
+                text,
+                "ls -la /dev/shm; in a container: docker run --shm-size=16g",
+            ),
+            false => good("/dev/shm", text),
+        });
+    }
+    let limit = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), units::bytes);
+    let text = format!(
+        "locked memory {}, address space {}",
+        limit(state.locked),
+        limit(state.address_space)
+    );
+    checks.push(
+        match state.locked.is_some_and(|bytes| bytes < 1 << 20) || state.address_space.is_some() {
+            true => not(
+                "limits",
+                Verdict::Note,
+                text,
+                "ulimit -l unlimited; ulimit -v unlimited",
+            ),
+            false => good("limits", text),
+        },
+    );
+    checks
+}
+
+fn named(holder: &MemoryHolder) -> String {
+    format!("{} ({}, state {})", holder.pid, holder.name, holder.state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(pid: u32, state: char) -> MemoryHolder {
+        MemoryHolder {
+            pid,
+            name: "python".into(),
+            state,
+        }
+    }
+
+    #[test]
+    fn holders_that_no_list_shows_are_named() {
+        let state = HostState {
+            holders: vec![holder(7, 'S'), holder(8, 'Z'), holder(9, 'D')],
+            kernel: Reading::Value(Vec::new()),
+            ..HostState::default()
+        };
+        let checks = of_host(&state, &[7]);
+        let seen: Vec<_> = checks
+            .iter()
+            .map(|check| (check.name, check.verdict, check.seen.as_str()))
+            .collect();
+        assert_eq!(
+            seen[..2],
+            [
+                (
+                    "holders",
+                    Verdict::Note,
+                    "have a GPU open and are in no list: 8 (python, state Z), 9 (python, state D)"
+                ),
+                (
+                    "stuck",
+                    Verdict::Bad,
+                    "zombies or in the driver, and hold memory until they end: 8 (python, state Z), 9 (python, state D)"
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn kernel_lines_that_matter_are_shown() {
+        let state = HostState {
+            kernel: Reading::Value(vec![
+                "NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.".into(),
+                "Out of memory: Killed process 4242 (python3) total-vm:1kB".into(),
+                "usb 1-1: new device".into(),
+            ]),
+            ..HostState::default()
+        };
+        let checks = of_host(&state, &[]);
+        let kernel = checks.iter().find(|check| check.name == "kernel log");
+        let seen = kernel.map(|check| (check.verdict, check.seen.lines().count()));
+        assert_eq!(seen, Some((Verdict::Bad, 2)));
+    }
+}

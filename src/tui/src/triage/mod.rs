@@ -1,0 +1,124 @@
+//! `gpumem-tui triage`: says which allocator failed, why and what helps, from a log, from a process or from the machine as it is now.
+
+mod lines;
+mod live;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+
+use gpumem_triage::triage;
+use serde::Serialize;
+
+use crate::check::{Check, Verdict};
+use crate::cli::TriageCli;
+use crate::model::Model;
+use crate::{doctor, report};
+
+pub(crate) use lines::{Line, Part, headline, lines};
+pub(crate) use live::{of_machine, of_process};
+
+/// Exit code: something failed for lack of memory, or is about to.
+pub(crate) const FOUND: u8 = 4;
+/// Of a longer file the last part of this size is read, besides its beginning.
+const HALF: u64 = 16 << 20;
+
+/// What was found, as text and whether it is a risk.
+pub(crate) struct Answer {
+    /// The text, ending in a newline.
+    pub text: String,
+    /// Whether the exit code is [`FOUND`].
+    pub found: bool,
+}
+
+/// Runs the command. `room` is the number of columns of stdout.
+///
+/// # Errors
+/// When the log cannot be read, or there is no such process.
+pub(crate) fn run(args: &TriageCli, room: u16) -> Result<Answer, String> {
+    let from_terminal = io::stdin().is_terminal();
+    let report = match (args.pid, args.file.as_deref()) {
+        (Some(pid), _) => {
+            let model = collect()?;
+            of_process(&model, pid)
+                .ok_or_else(|| format!("no process {pid} uses a GPU or has published: gpumem-tui --once lists them"))?
+        }
+        (None, None) if from_terminal => return machine(args.json, room),
+        (None, file) => triage(&read(file)?),
+    };
+    let found = report.verdict.is_failure();
+    let text = match args.json {
+        true => document(&report)?,
+        false => lines(&report, room)
+            .iter()
+            .map(|line| format!("{}\n", line.text))
+            .collect(),
+    };
+    Ok(Answer { text, found })
+}
+
+/// The checklist of the machine as it is now.
+fn machine(json: bool, room: u16) -> Result<Answer, String> {
+    let checks = of_machine(&collect()?);
+    let found = checks.iter().any(|check| check.verdict == Verdict::Bad);
+    let text = match json {
+        true => document(&checks.iter().map(JsonCheck::of).collect::<Vec<_>>())?,
+        false => doctor::text(&checks, room),
+    };
+    Ok(Answer { text, found })
+}
+
+/// A check of the machine.
+#[derive(Serialize)]
+struct JsonCheck<'a> {
+    name: &'a str,
+    verdict: &'static str,
+    seen: &'a str,
+    todo: &'a str,
+}
+
+impl JsonCheck<'_> {
+    fn of(check: &Check) -> JsonCheck<'_> {
+        JsonCheck {
+            name: check.name,
+            verdict: match check.verdict {
+                Verdict::Good => "good",
+                Verdict::Note | Verdict::NoGpu => "note",
+                Verdict::Bad => "bad",
+            },
+            seen: &check.seen,
+            todo: &check.todo,
+        }
+    }
+}
+
+fn collect() -> Result<Model, String> {
+    report::collect(crate::run::setup_once(), "", true).map_err(|error| error.to_string())
+}
+
+fn document(report: &impl Serialize) -> Result<String, String> {
+    let text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
+    Ok(text + "\n")
+}
+
+/// Reads a log: of a file that is very long its beginning and its end.
+fn read(file: Option<&std::path::Path>) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let done = match file.filter(|file| file.as_os_str() != "-") {
+        None => io::stdin().lock().take(16 * HALF).read_to_end(&mut bytes),
+        Some(path) => File::open(path).and_then(|mut file| {
+            let length = file.metadata()?.len();
+            let mut all = (&mut file).take(HALF).read_to_end(&mut bytes)?;
+            if length > 2 * HALF {
+                file.seek(SeekFrom::End(-(HALF as i64)))?;
+                bytes.push(b'\n');
+            }
+            all += file.take(16 * HALF).read_to_end(&mut bytes)?;
+            Ok(all)
+        }),
+    };
+    match (done, file) {
+        (Ok(_), _) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        (Err(error), Some(path)) => Err(format!("{}: {error}", path.display())),
+        (Err(error), None) => Err(format!("stdin: {error}")),
+    }
+}
