@@ -26,6 +26,7 @@ enum Stack {
     CuPy,
     Rmm,
     Llama,
+    Gpumem,
     Other,
 }
 
@@ -39,6 +40,7 @@ impl Stack {
             () if has(&["rmm::", "rmm/", "rmm.", "/rmm"]) => Stack::Rmm,
             () if has(&["jax", "xlaruntimeerror"]) => Stack::Jax,
             () if has(&["tensorflow", "oomwhenallocating", "tf_gpu"]) => Stack::TensorFlow,
+            () if context == "gpumem-alloc" => Stack::Gpumem,
             () if has(&["llama", "ggml", "ollama"]) => Stack::Llama,
             () if has(&[
                 "pytorch",
@@ -160,6 +162,14 @@ fn table(verdict: Verdict, stack: Stack, context: &str) -> Table {
             ("Keep fewer layers on the GPU", "--n-gpu-layers 20"),
             ("Use a shorter context, or a smaller KV cache", "--ctx-size 4096 --cache-type-k q8_0"),
             ("ollama: leave room that its estimate misses", "OLLAMA_GPU_OVERHEAD=1073741824"),
+        ],
+        (Verdict::Fragmentation | Verdict::PoolLimit, Stack::Gpumem) => &[
+            ("Let free pieces serve a request together", "GPUMEM_ALLOC_CONF=segments:stitched"),
+            ("Or let segments grow", "GPUMEM_ALLOC_CONF=expandable_segments:True"),
+        ],
+        (Verdict::ProcessLimit, Stack::Gpumem) => &[
+            ("Raise the budget", "GPUMEM_ALLOC_CONF=budget_fraction:0.95"),
+            ("If it is meant: use less", ""),
         ],
         (Verdict::Exhausted, _) => LESS_MEMORY,
         (Verdict::Fragmentation, _) => EXPANDABLE,

@@ -165,7 +165,7 @@ const FIXED: &[Row] = &[
     (r"cudnn_status_(?:alloc_failed|execution_failed|not_initialized|internal_error_device_allocation_failed)", General, A::Device, V::Incomplete, "cuDNN found no room"),
     (r"unabletoallocate(?:cuda\d*|backend|rocm\d*|vulkan\d*)?buffer|failedtoallocate(?:cuda\d*|compute)?(?:compute)?buffers?|failedtoallocatebuffer", General, A::Device, V::Incomplete, "a buffer could not be had; cudaMalloc fails for want of host memory, too"),
     (r"cudafailure2?:?'outofmemory'|cudafailure2\b", General, A::Device, V::Incomplete, "NCCL could not have GPU memory, for itself or for its buffers"),
-    (r"nv_err_no_memory", General, A::Unknown, V::Incomplete, "the driver could not have memory; whose, it does not say"),
+    (r"nv_err_no_memory", General, A::Device, V::Incomplete, "the driver could not have memory; whose, it does not say"),
     (r"cuda_error_out_of_memory|cudaerrormemoryallocation|cudaerroroutofmemory|cudamalloc(?:async|managed)?failed:?outofmemory|cumem(?:alloc|create)\w*(?:\(\))?failed:?outofmemory|culinkcreate[^{}]{0,30}outofmemory|hiperroroutofmemory|hip_error_out_of_memory|out_of_device_memory|outofdevicememory|outofdevicememory|errordeviceoutofmemory|failedtoallocatedevicememory|cufuncsetattribute[^{}]{0,40}outofmemory", General, A::Device, V::Incomplete, NO_SIZES),
     (r"(?:cuda|hip|xpu|mpsbackend)outofmemory", General, A::Device, V::Incomplete, NO_SIZES),
     (r"cuda(?:runtime)?failedwitherror:?outofmemory", General, A::Device, V::Incomplete, NO_SIZES),

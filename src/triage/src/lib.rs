@@ -115,8 +115,8 @@ pub fn triage(text: &str) -> Report {
     report
 }
 
-/// Judges figures that are known without a text, as those of a live process.
-pub fn triage_figures(figures: Figures) -> Report {
+/// Judges figures that are known without a text, as those of a live process. `is_ours`: its allocator is gpumem's, not PyTorch's.
+pub fn triage_figures(figures: Figures, is_ours: bool) -> Report {
     let (verdict, why) = diagnose(&figures);
     let mut report = Report {
         verdict,
@@ -126,7 +126,7 @@ pub fn triage_figures(figures: Figures) -> Report {
         ..nothing()
     };
     report.missing.clear();
-    advice::add(&mut report, "pytorch");
+    advice::add(&mut report, if is_ours { "gpumem-alloc" } else { "pytorch" });
     report
 }
 

@@ -138,7 +138,9 @@ impl Message {
             None => None,
         };
         let first = |pattern: &Regex| pattern.captures(rest).and_then(|found| size(&found, 1));
-        figures.this_process = first(&THIS);
+        // Under WSL the driver has no figures of processes, and says 2^64.
+        let fits = |bytes: &u64| figures.total.is_none_or(|total| *bytes <= total.saturating_mul(2));
+        figures.this_process = first(&THIS).filter(fits);
         figures.allowed = figures
             .allowed
             .or_else(|| first(&ALLOWED))
@@ -147,7 +149,7 @@ impl Message {
         figures.unallocated = figures.unallocated.or_else(|| first(&UNALLOCATED));
         figures.private_pools = first(&POOLS);
         for found in OTHER.captures_iter(rest) {
-            if let (Ok(pid), Some(bytes)) = (found[1].parse(), size(&found, 2)) {
+            if let (Ok(pid), Some(bytes)) = (found[1].parse(), size(&found, 2).filter(fits)) {
                 figures.others.push((pid, bytes));
             }
         }

@@ -64,14 +64,17 @@ fn every_verdict_that_can_be_helped_has_a_fix_and_a_line_to_type() {
         ((8, 80, 81, 30, 1), Verdict::Inconsistent),
     ] {
         let gib = |size: u64| Some(size << 30);
-        let report = triage_figures(Figures {
-            requested: gib(figures.0),
-            total: gib(figures.1),
-            free: gib(figures.2),
-            allocated: gib(figures.3),
-            unallocated: gib(figures.4),
-            ..Figures::default()
-        });
+        let report = triage_figures(
+            Figures {
+                requested: gib(figures.0),
+                total: gib(figures.1),
+                free: gib(figures.2),
+                allocated: gib(figures.3),
+                unallocated: gib(figures.4),
+                ..Figures::default()
+            },
+            false,
+        );
         assert_eq!(report.verdict, verdict);
         assert!(!report.fixes.is_empty(), "{verdict:?}");
         let typed = report.fixes.iter().any(|fix| fix.line.is_some());

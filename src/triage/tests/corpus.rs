@@ -92,6 +92,11 @@ fn third_corpus() {
     check(include_str!("third.txt"), 147);
 }
 
+#[test]
+fn fourth_corpus() {
+    check(include_str!("fourth.txt"), 121);
+}
+
 /// Messages are found in long logs, too, of which most lines are passed over.
 #[test]
 fn messages_in_the_middle_of_a_long_log() {

@@ -278,8 +278,9 @@ pub(super) fn cupy(found: &Captures<'_>, around: &Around<'_>) -> Option<Judged> 
 
 static BFC_LIMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"limit:(\d+)(?:[a-z0-9_.:/\[\]-]{0,80}?)inuse:(\d+)"));
 static BFC_FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"largestfreechunk:?(\d+)|maxfree:?(\d+)"));
-static BFC_POOL: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"total_region_allocated_bytes_:?(\d+)memory_limit_:?(\d+)available"));
+static BFC_POOL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?:total_region_allocated_bytes_|totalbytesinpool):?(\d+)memory_limit_:?(\d+)available")
+});
 
 /// The allocator of TensorFlow and JAX. It may print its state after the message.
 pub(super) fn bfc(found: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {

@@ -8,7 +8,7 @@ use crate::text::{Stream, pattern};
 
 static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"retry(?:ing)?(?:with|without|at|by|the|in|after|batch|step|attempt|once|again|\d|\.\.\.|:|\()|skipp(?:ing|ed)(?:this|the|batch|sample|step|a|one|\d)|batchskipped|(?:reduc|halv|lower|decreas|shrink)(?:ing|ed)(?:the)?(?:micro|per[-_]device)?[-_]?(?:train)?(?:batch|chunk|tile)|^[,;:.]?(?:reducing|skipping|retrying|trying|falling|halving)|fallingback|fellback|recovered|continu(?:ing|e)(?:with|training|without|anyway|\.)|usingsmaller|withabatchsizeof|batch_?size\w*succeeded|tryingagain|tryagainwith|caught(?:oom|out)|oomcaught|willbedecreased|wentonwith|switchingtocpu|swappingtocpu|offloadingtocpu|tiled(?:vae|decod)|usingtiled|freedandretried",
+        r"retry(?:ing)?(?:with|without|at|by|the|in|after|batch|step|attempt|once|again|\d|\.\.\.|:|\()|skipp(?:ing|ed)(?:this|the|batch|sample|step|a|one|\d)|batchskipped|(?:reduc|halv|lower|decreas|shrink)(?:ing|ed)(?:the)?(?:micro|per[-_]device)?[-_]?(?:train)?(?:batch|chunk|tile)|^[),;:.]*(?:reducing|skipping|retrying|trying(?:\d|with|batch|again|half|smaller|the)|falling|halving)|fallingback|fellback|recovered|continu(?:ing|e)(?:with|training|without|anyway|\.)|usingsmaller|withabatchsizeof|batch_?size\w*succeeded|tryingagain|tryagainwith|caught(?:oom|out)|oomcaught|willbedecreased|wentonwith|switchingtocpu|swappingtocpu|offloadingtocpu|tiled(?:vae|decod)|usingtiled|freedandretried",
     )
 });
 static FATAL: LazyLock<Regex> = LazyLock::new(|| {

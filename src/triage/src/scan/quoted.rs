@@ -12,7 +12,7 @@ const NEAR: usize = 6;
 /// Lines that are never a message.
 static CODE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^(?:#|//|/\*|\*\s|--\s|raise\s|except\b|catch\b|elif\b|assert\b|throw\b|grep\b|echo\b|\$\s*grep\b|.*\b(?:pytest|unittest)\.raises|.*\bin msg\b|.*\bin str\(|(?:fix|feat|docs|chore|perf|refactor|test|ci|build)(?:\([\w./-]+\))?!?:\s|(?:alert|expr|summary|runbook|description|annotations):\s)",
+        r"^(?:#|//|/\*|\*\s|--\s|raise\s|except\b|catch\b|elif\b|assert\b|throw\b|grep\b|echo\b|\$\s*grep\b|.*\b(?:pytest|unittest)\.raises|.*\bin msg\b|.*\bin str\(|(?:fix(?:ed)?|added|changed|removed|feat|docs|chore|perf|refactor|test|ci|build)(?:\([\w./-]+\))?!?:\s|(?:alert|expr|summary|runbook|description|annotations):\s)",
     )
 });
 /// Lines that are none unless they name an error.
@@ -29,7 +29,7 @@ static AROUND_CODE: LazyLock<Regex> = LazyLock::new(|| {
 static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\w.]*(?:Error|Exception|Error\w*): "));
 /// What `grep -n` prints before a line.
 static GREP: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\w./-]+\.(\w{1,5}):\d+:\s*"));
-const TEXTS: &[&str] = &["md", "rst", "adoc", "yaml", "yml", "html"];
+const TEXTS: &[&str] = &["md", "rst", "adoc", "yaml", "yml", "html", "sh"];
 
 /// Whether a message stands in source code: a line of a program, a comment or a traceback's quote of one.
 pub(super) fn in_code(log: &Log, stream: &Stream, offset: usize) -> bool {
@@ -83,6 +83,10 @@ pub(super) fn in_prose(log: &Log, stream: &Stream, offset: usize) -> bool {
             .find_map(|word| before.strip_suffix(word))
             .unwrap_or(before);
         let after = &line[found.end()..];
+        // A part of a longer name, as of a test.
+        if line[..found.start()].ends_with('_') || after.starts_with('_') {
+            return true;
+        }
         is_phrase(before, after)
             || PROSE_AFTER.is_match(after)
             || PROSE_BEFORE.is_match(before.to_lowercase().trim_end())

@@ -8,7 +8,7 @@ use crate::event::{Event, Key, Mouse, MouseAction};
 /// Most bytes of an incomplete sequence; a longer one is dropped.
 const MAX_SEQUENCE: usize = 64;
 /// Most bytes of a paste; the rest is dropped.
-const MAX_PASTE: usize = 4096;
+const MAX_PASTE: usize = 1 << 20;
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// The beginning of an X10 mouse report. Three bytes follow: button, column and line.
 const X10: &[u8] = b"\x1b[M";

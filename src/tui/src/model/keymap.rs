@@ -341,10 +341,6 @@ mod tests {
             action_of(View::Overview, Key::Char('3')),
             Some(Action::Open(View::Timeline))
         );
-        assert_eq!(
-            action_of(View::Overview, Key::Char('6')),
-            None,
-            "no view has this key yet"
-        );
+        assert_eq!(action_of(View::Overview, Key::Char('8')), None, "no view has this key");
     }
 }

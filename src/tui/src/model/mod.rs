@@ -27,6 +27,7 @@ mod process;
 mod ran_out;
 mod ranks;
 mod tags;
+mod triage;
 mod ui;
 mod views;
 mod world;

@@ -1,6 +1,9 @@
 //! The state of the user interface: what is open, selected and scrolled, and the terminal.
 
+use std::sync::Arc;
+
 use gpumem_probe::Target as ManagedTarget;
+use gpumem_triage::Report;
 
 use super::device::DeviceKey;
 use super::finding::Severity;
@@ -176,6 +179,15 @@ impl Default for TimelineUi {
     }
 }
 
+/// State of the Triage view.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TriageUi {
+    /// What a pasted text says; `None` shows a process.
+    pub pasted: Option<Arc<Report>>,
+    /// Lines scrolled.
+    pub scroll: u16,
+}
+
 /// A message that is shown in the status line for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Toast {
@@ -266,6 +278,8 @@ pub(crate) struct Hits {
     pub map: MapGeometry,
     /// How the map of managed memory was drawn.
     pub pages: MapGeometry,
+    /// Lines of the Triage view's text beyond those that fit, plus one.
+    pub triage_lines: u16,
     /// How the demo's text was drawn.
     pub told: TextGeometry,
 }
@@ -305,6 +319,8 @@ pub(crate) struct Ui {
     pub hierarchy: HierarchyUi,
     /// Unified view.
     pub unified: UnifiedUi,
+    /// Triage view.
+    pub triage: TriageUi,
     /// Selected entry of the Demo view's list.
     pub demo_entry: usize,
     /// Lines by which the demo's text is scrolled; up if negative.

@@ -20,6 +20,8 @@ pub(crate) enum View {
     Hierarchy,
     /// Managed memory: where its pages are, and how they move.
     Unified,
+    /// What ran out of memory, why, and what helps: of a process, or of a pasted log.
+    Triage,
     /// The running demo, or the list of demos.
     Demo,
 }
@@ -37,7 +39,7 @@ impl View {
 pub(crate) struct ViewRow {
     /// The view.
     pub view: View,
-    /// The key that opens it. Key 6 is reserved for a later view, so that the others never change.
+    /// The key that opens it.
     pub key: char,
     /// Its title.
     pub title: &'static str,
@@ -52,7 +54,7 @@ pub(crate) struct ViewRow {
 const LINES: [Action; 2] = [Action::Move(Move::Up), Action::Move(Move::Down)];
 
 /// All views, in the order of their keys.
-pub(crate) static VIEWS: [ViewRow; 6] = [
+pub(crate) static VIEWS: [ViewRow; 7] = [
     ViewRow {
         view: View::Overview,
         key: '1',
@@ -194,6 +196,27 @@ pub(crate) static VIEWS: [ViewRow; 6] = [
                     (model.world().managed.with_memory().count() > 1).then_some("process")
                 })
                 .help("n N", "next, previous process"),
+        ],
+    },
+    ViewRow {
+        view: View::Triage,
+        key: '6',
+        title: "Triage",
+        wheel: [Action::Scroll(-1), Action::Scroll(1)],
+        own_footer: false,
+        bindings: &[
+            Binding::new(&[UP, DOWN, PAGE_UP, PAGE_DOWN, FIRST, LAST])
+                .footer("↑↓", |model| (model.ui.hits.triage_lines > 1).then_some("scroll"))
+                .help("↑ ↓, PgUp PgDn", "scroll (Home End: to the ends)"),
+            Binding::new(&[(Key::Enter, Action::Enter)])
+                .footer("Enter", |model| model.triaged().map(|_| "blocks"))
+                .help("Enter", "the blocks of the process"),
+            Binding::new(PROCESSES)
+                .footer("n N", |model| (model.failed().len() > 1).then_some("process"))
+                .help("n N", "next, previous process that ran out of memory"),
+            Binding::new(&[(Key::Char('x'), Action::StopDemo)])
+                .footer("x", |model| model.ui.triage.pasted.as_ref().map(|_| "drop text"))
+                .help("x", "drop the pasted text; to paste one, use the terminal's key"),
         ],
     },
     ViewRow {

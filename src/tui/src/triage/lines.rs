@@ -1,7 +1,7 @@
 //! A report of triage as lines of text, for the command and for the view.
 
 use gpumem_text::{clean, units};
-use gpumem_triage::{Allocator, Figures, Report, Verdict};
+use gpumem_triage::{Allocator, Figures, Report};
 
 use crate::words;
 use crate::wrap::wrap;
@@ -32,6 +32,31 @@ pub(crate) struct Line {
     pub text: String,
 }
 
+impl Line {
+    /// Returns an empty line.
+    pub(crate) fn empty() -> Line {
+        Line {
+            part: Part::Empty,
+            text: String::new(),
+        }
+    }
+
+    /// Returns words before a list.
+    pub(crate) fn heading(text: &str) -> Line {
+        Line {
+            part: Part::Heading,
+            text: text.to_owned(),
+        }
+    }
+
+    /// Returns the lines of a sentence of our own.
+    pub(crate) fn text(text: &str, room: u16) -> impl Iterator<Item = Line> {
+        wrap(text, room.clamp(20, WIDEST))
+            .into_iter()
+            .map(|text| Line { part: Part::Text, text })
+    }
+}
+
 /// Lines are not longer than this, or they cannot be read.
 const WIDEST: u16 = 110;
 
@@ -43,7 +68,7 @@ pub(crate) fn lines(report: &Report, room: u16) -> Vec<Line> {
     };
     out.say(Part::Verdict, "", &words::sentence(report.verdict.words()));
     if !matches!(report.allocator, Allocator::None) {
-        out.say(Part::Text, "Whose memory: ", report.allocator.words());
+        out.say(Part::Text, "Which memory: ", report.allocator.words());
     }
     out.say(Part::Text, "Why: ", &report.why);
     if let Some(figures) = figures(&report.figures) {
@@ -83,14 +108,6 @@ pub(crate) fn lines(report: &Report, room: u16) -> Vec<Line> {
     out.lines
 }
 
-/// Returns the title of a verdict in a few words, for one line.
-pub(crate) fn headline(report: &Report) -> String {
-    match report.verdict {
-        Verdict::Nothing => words::sentence(report.verdict.words()),
-        _ => format!("{}: {}", words::sentence(report.verdict.words()), report.why),
-    }
-}
-
 /// Says all figures in one sentence; `None` if there are none.
 fn figures(figures: &Figures) -> Option<String> {
     let mut all = Vec::new();
@@ -111,10 +128,7 @@ fn figures(figures: &Figures) -> Option<String> {
         .others
         .iter()
         .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
-    add(
-        &units::plural(figures.others.len() as u64, "other process"),
-        Some(others).filter(|bytes| *bytes > 0),
-    );
+    add("other processes", Some(others).filter(|bytes| *bytes > 0));
     (!all.is_empty()).then(|| all.join(", "))
 }
 
@@ -137,14 +151,7 @@ impl Out {
     }
 
     fn heading(&mut self, text: &str) {
-        self.lines.push(Line {
-            part: Part::Empty,
-            text: String::new(),
-        });
-        self.lines.push(Line {
-            part: Part::Heading,
-            text: text.to_owned(),
-        });
+        self.lines.extend([Line::empty(), Line::heading(text)]);
     }
 
     fn list(&mut self, heading: &str, items: &[String]) {

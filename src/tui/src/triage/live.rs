@@ -2,10 +2,10 @@
 
 use gpumem_probe::{HostState, MemoryHolder, Reading};
 use gpumem_text::units;
-use gpumem_triage::{Figures, Report, triage_figures};
+use gpumem_triage::{Figures, Fix, Report, triage_figures};
 
 use crate::check::{Check, Verdict, good, not};
-use crate::model::{Model, Process, Severity, claim};
+use crate::model::{Figures as Published, Model, Process, Severity, claim};
 
 /// Findings that are listed; the rest are counted.
 const FINDINGS: usize = 12;
@@ -31,7 +31,7 @@ pub(crate) fn of_process(model: &Model, pid: u32) -> Option<Report> {
     })?;
     let name = world.name_of(process);
     let Some(published) = &process.figures else {
-        let mut report = triage_figures(Figures::default());
+        let mut report = triage_figures(Figures::default(), false);
         report.why = format!("{name} does not publish: only what the driver counts is known");
         report.figures.this_process = process.nvml.value().copied();
         report.missing = vec![format!("its allocator's figures: gpumem-tui attach {pid}")];
@@ -40,61 +40,81 @@ pub(crate) fn of_process(model: &Model, pid: u32) -> Option<Report> {
             .extend(process.hints.iter().filter_map(|hint| claim(&hint.kind)));
         return Some(report);
     };
+    let Some(ran_out) = &published.ran_out else {
+        return Some(without_request(&name, published));
+    };
+    let alive = process.state.alive();
     let device = world.devices.iter().find(|device| device.key == process.id.device);
     let memory = device.and_then(|device| device.memory.value());
+    // What others have now is not what they had when a program ended.
     let others = world
         .processes
         .iter()
-        .filter(|other| other.id.device == process.id.device && other.pid != pid && other.state.alive());
-    let figures = Figures {
-        requested: published.ran_out.as_ref().map(|ran_out| ran_out.requested),
-        total: memory.map(|memory| memory.total),
-        free: published
-            .ran_out
-            .as_ref()
-            .and_then(|ran_out| ran_out.device_free)
-            .or(memory.map(|memory| memory.free)),
-        allocated: Some(published.allocated),
-        unallocated: Some(published.cached),
-        allowed: published.budget,
-        this_process: process.nvml.value().copied(),
-        others: others
-            .filter_map(|other| Some((other.pid, *other.nvml.value()?)))
-            .collect(),
-        ..Figures::default()
-    };
-    let Some(ran_out) = &published.ran_out else {
-        let mut report = triage_figures(Figures::default());
-        report.verdict = gpumem_triage::Verdict::Nothing;
-        report.allocator = gpumem_triage::Allocator::None;
-        report.figures = figures;
-        report.fixes.clear();
-        report.missing.clear();
-        report.why = match published.largest() {
-            Some(largest) => format!(
-                "no request of {name} has failed. Its largest free block is {}: a larger one takes new memory from the device",
-                units::bytes(largest)
-            ),
-            None => format!("no request of {name} has failed"),
-        };
-        return Some(report);
-    };
-    let mut report = triage_figures(figures);
+        .filter(|other| alive && other.id.device == process.id.device && other.pid != pid && other.state.alive());
+    let mut report = triage_figures(
+        Figures {
+            requested: Some(ran_out.requested),
+            total: memory.map(|memory| memory.total),
+            free: ran_out
+                .device_free
+                .or(memory.filter(|_| alive).map(|memory| memory.free)),
+            allocated: Some(published.allocated),
+            unallocated: Some(published.cached),
+            allowed: published.budget,
+            this_process: process.nvml.value().copied(),
+            others: others
+                .filter_map(|other| Some((other.pid, *other.nvml.value()?)))
+                .collect(),
+            ..Figures::default()
+        },
+        !published.sampled,
+    );
     let largest = ran_out.largest_free.map_or(String::new(), |largest| {
         format!(". The largest free block was {}", units::bytes(largest))
     });
     report.why = format!("{name}: {}{largest}", report.why);
+    if ran_out.served {
+        report.notes.push("A request as large has been served since".to_owned());
+    }
     if let Some((advice, bytes)) = &ran_out.advice {
         let bytes = if *bytes > 0 {
             format!(" {}", units::bytes(*bytes))
         } else {
             String::new()
         };
-        report.notes.push(format!(
-            "The program's allocator says what would have helped: {advice}{bytes}"
-        ));
+        report.fixes.insert(
+            0,
+            Fix {
+                text: format!("As its allocator says: {advice}{bytes}"),
+                line: None,
+            },
+        );
     }
     Some(report)
+}
+
+/// Judges a publisher of whose failed requests nothing is known, or that has none.
+fn without_request(name: &str, published: &Published) -> Report {
+    let mut report = triage_figures(Figures::default(), !published.sampled);
+    report.figures.allocated = Some(published.allocated);
+    report.figures.unallocated = Some(published.cached);
+    if published.ooms > 0 {
+        let requests = units::plural(published.ooms, "request");
+        report.why = format!("{name}: {requests} failed, and how much the last one asked for is not known");
+        return report;
+    }
+    report.verdict = gpumem_triage::Verdict::Nothing;
+    report.allocator = gpumem_triage::Allocator::None;
+    report.fixes.clear();
+    report.missing.clear();
+    report.why = match published.largest() {
+        Some(largest) => format!(
+            "no request of {name} has failed. Its largest free block is {}: a larger one takes new memory from the device",
+            units::bytes(largest)
+        ),
+        None => format!("no request of {name} has failed"),
+    };
+    report
 }
 
 /// The checklist: what has failed, who holds memory that no list shows, and what else fails as if memory ran out.
@@ -148,7 +168,7 @@ fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
             "holders",
             format!(
                 "{} have a GPU open, all of them listed",
-                units::plural(state.holders.len() as u64, "process")
+                units::plural(state.holders.len() as u64, "program")
             ),
         ),
         some => {
@@ -221,7 +241,7 @@ fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
             Verdict::Bad,
             format!(
                 "has ended {} since the start of the machine or of this container",
-                units::plural(killed, "process")
+                units::plural(killed, "program")
             ),
             "journalctl -k | grep -i 'killed process'",
         ));

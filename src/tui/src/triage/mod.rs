@@ -14,8 +14,9 @@ use crate::cli::TriageCli;
 use crate::model::Model;
 use crate::{doctor, report};
 
-pub(crate) use lines::{Line, Part, headline, lines};
-pub(crate) use live::{of_machine, of_process};
+pub(crate) use lines::{Line, Part, lines};
+use live::of_machine;
+pub(crate) use live::of_process;
 
 /// Exit code: something failed for lack of memory, or is about to.
 pub(crate) const FOUND: u8 = 4;

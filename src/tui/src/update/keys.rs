@@ -6,7 +6,7 @@ use gpumem_text::is_harmful;
 use crate::event::{Effect, Key};
 use crate::model::{Action, Demo, Model, Popup, Severity, VIEWS, View, action_of};
 
-use super::{demo, overview, perform, popup, relist, report_lost_selection, toast};
+use super::{demo, overview, perform, popup, relist, report_lost_selection, toast, triage};
 
 /// Most characters of a filter.
 const FILTER_MAX: usize = 64;
@@ -26,11 +26,14 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
     asked.map_or_else(Vec::new, |action| perform(model, action))
 }
 
-/// Appends pasted text to the filter while that is being edited. It is ignored elsewhere, since pasted text must not act as
-/// keys.
+/// Appends pasted text to the filter while that is being edited, and has it judged in the Triage view. It is ignored elsewhere, since
+/// pasted text must not act as keys.
 pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     if !model.ui.filter.editing {
-        return Vec::new();
+        return match model.ui.view {
+            View::Triage if model.ui.popup.is_none() => triage::paste(model, text),
+            _ => Vec::new(),
+        };
     }
     for c in text.chars().filter(|&c| !is_harmful(c)) {
         push_filter(model, c);
@@ -70,6 +73,7 @@ pub(super) fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Space | Action::Pause => return pause(model),
         Action::BlackBoxes => return black_boxes(model),
         Action::ChooseFix => return demo::choose_fix(model),
+        Action::Open(View::Triage) => triage::open(model),
         Action::Open(view) => model.ui.view = view,
         Action::NextView => cycle_view(model, 1),
         Action::PreviousView => cycle_view(model, -1),

@@ -24,6 +24,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod triage;
 mod unified;
 
 use std::collections::{HashMap, HashSet};
@@ -119,6 +120,7 @@ fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         View::Timeline => timeline::act(model, action),
         View::Hierarchy => hierarchy::act(model, action),
         View::Unified => unified::act(model, action),
+        View::Triage => triage::act(model, action),
         View::Demo => demo::act(model, action),
     };
     used.unwrap_or_else(|| keys::everywhere(model, action))

@@ -156,10 +156,15 @@ fn tabs(screen: &mut Screen<'_>, area: Rect) -> u16 {
         2 if row.view == open => format!(" {} {} ", row.key, row.title),
         _ => format!(" {} ", row.key),
     };
-    let help = |level: u8| if level == 0 { " ? Help " } else { " ? " };
+    let help = |level: u8| match level {
+        0 => " ? Help ",
+        1 => " ?",
+        _ => " ? ",
+    };
     let total = |level| VIEWS.iter().map(|row| width(&label(row, level))).sum::<u16>() + width(help(level));
     let must = required_columns(screen.model);
-    let name = |level| if level < 2 { 10 } else { 0 };
+    // The program's name has room beside all titles at 80 columns.
+    let name = |level| if level < 2 { 9 } else { 0 };
     let fits = |level: &u8| total(*level) <= area.width.saturating_sub(must.max(name(*level)));
     let Some(level) = (0..4).find(fits).or_else(|| (total(3) <= area.width).then_some(3)) else {
         return area.width;

@@ -15,6 +15,7 @@ mod panel;
 mod popup;
 mod theme;
 mod timeline;
+mod triage;
 mod unified;
 mod widgets;
 
@@ -87,7 +88,7 @@ struct Drawing {
     is_simulated: fn(&Model) -> bool,
 }
 
-const VIEWS: [Drawing; 6] = [
+const VIEWS: [Drawing; 7] = [
     Drawing {
         view: View::Overview,
         draw: overview::draw,
@@ -120,6 +121,11 @@ const VIEWS: [Drawing; 6] = [
             let shown = model.managed_selected();
             shown.is_some_and(|target| model.world().managed.is_simulated(target))
         },
+    },
+    Drawing {
+        view: View::Triage,
+        draw: triage::draw,
+        is_simulated: |model| model.triaged().is_some_and(|process| process.simulated),
     },
     Drawing {
         view: View::Demo,

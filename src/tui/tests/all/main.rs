@@ -29,4 +29,5 @@ mod signals;
 mod sizes;
 mod stalled;
 mod torch;
+mod triage;
 mod unified;

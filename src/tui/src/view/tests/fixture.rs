@@ -253,6 +253,33 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("unified-refused", unified::refused()),
         ("unified-none", at(View::Unified, h100())),
         ("overview-managed", at(View::Overview, unified::unified())),
+        ("triage", {
+            let mut model = at(View::Triage, h100());
+            model.ui.process = model.failed().first().map(|process| process.id);
+            let failed = model
+                .live
+                .processes
+                .iter_mut()
+                .find(|process| Some(process.id) == model.ui.process);
+            if let Some(figures) = failed.and_then(|process| process.figures.as_mut()) {
+                figures.ran_out = Some(RanOut {
+                    requested: 3 << 30,
+                    device_free: Some(1 << 29),
+                    largest_free: Some(figures.largest_free),
+                    ..RanOut::default()
+                });
+            }
+            model
+        }),
+        ("triage-none", at(View::Triage, h100())),
+        ("triage-pasted", {
+            let mut model = at(View::Triage, h100());
+            let text = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. GPU 3 has a total capacity of \
+                        79.18 GiB of which 3.29 GiB is free. Including non-PyTorch memory, this process has 75.51 GiB memory in use. \
+                        Of the allocated memory 50.50 GiB is allocated by PyTorch, and 24.50 GiB is reserved by PyTorch but unallocated.";
+            model.ui.triage.pasted = Some(gpumem_triage::triage(text).into());
+            model
+        }),
         ("demo", at(View::Demo, simulated())),
         ("demo-managed", unified::demo()),
         ("unified-simulated", at(View::Unified, unified::demo())),
