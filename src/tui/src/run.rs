@@ -147,19 +147,17 @@ fn examine(look: &LookArgs) -> u8 {
 }
 
 fn run_triage(args: &TriageCli) -> u8 {
-    match triage::run(args, terminal::columns(io::stdout())) {
+    let collect = || {
+        raise_descriptor_limit();
+        report::collect(setup(Duration::from_secs(1)), "", true)
+    };
+    match triage::run(args, collect, terminal::columns(io::stdout())) {
         Ok(answer) => match say(&answer.text) {
             0 if answer.found => triage::FOUND,
             code => code,
         },
         Err(why) => fail(FAILED, &why),
     }
-}
-
-/// Samples everything once, for a question.
-pub(crate) fn setup_once() -> Setup {
-    raise_descriptor_limit();
-    setup(Duration::from_secs(1))
 }
 
 fn list_demos() -> u8 {

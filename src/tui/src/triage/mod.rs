@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::check::{Check, Verdict};
 use crate::cli::TriageCli;
+use crate::doctor;
 use crate::model::Model;
-use crate::{doctor, report};
 
 pub(crate) use lines::{Line, Part, lines};
 use live::of_machine;
@@ -31,19 +31,22 @@ pub(crate) struct Answer {
     pub found: bool,
 }
 
-/// Runs the command. `room` is the number of columns of stdout.
+/// Runs the command. `collect` samples the machine once; `room` is the number of columns of stdout.
 ///
 /// # Errors
 /// When the log cannot be read, or there is no such process.
-pub(crate) fn run(args: &TriageCli, room: u16) -> Result<Answer, String> {
+pub(crate) fn run(args: &TriageCli, collect: impl FnOnce() -> io::Result<Model>, room: u16) -> Result<Answer, String> {
     let from_terminal = io::stdin().is_terminal();
     let report = match (args.pid, args.file.as_deref()) {
         (Some(pid), _) => {
-            let model = collect()?;
+            let model = collect().map_err(|error| error.to_string())?;
             of_process(&model, pid)
                 .ok_or_else(|| format!("no process {pid} uses a GPU or has published: gpumem-tui --once lists them"))?
         }
-        (None, None) if from_terminal => return machine(args.json, room),
+        (None, None) if from_terminal => {
+            let model = collect().map_err(|error| error.to_string())?;
+            return machine(&model, args.json, room);
+        }
         (None, file) => triage(&read(file)?),
     };
     let found = report.verdict.is_failure();
@@ -58,8 +61,8 @@ pub(crate) fn run(args: &TriageCli, room: u16) -> Result<Answer, String> {
 }
 
 /// The checklist of the machine as it is now.
-fn machine(json: bool, room: u16) -> Result<Answer, String> {
-    let checks = of_machine(&collect()?);
+fn machine(model: &Model, json: bool, room: u16) -> Result<Answer, String> {
+    let checks = of_machine(model);
     let found = checks.iter().any(|check| check.verdict == Verdict::Bad);
     let text = match json {
         true => document(&checks.iter().map(JsonCheck::of).collect::<Vec<_>>())?,
@@ -90,10 +93,6 @@ impl JsonCheck<'_> {
             todo: &check.todo,
         }
     }
-}
-
-fn collect() -> Result<Model, String> {
-    report::collect(crate::run::setup_once(), "", true).map_err(|error| error.to_string())
 }
 
 fn document(report: &impl Serialize) -> Result<String, String> {
