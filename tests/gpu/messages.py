@@ -92,7 +92,7 @@ def main():
         if only and name not in only:
             continue
         said = text_of(name, source, folder)
-        done = subprocess.run([program, "triage", "--json"], input=said, capture_output=True)
+        done = subprocess.run([program, "triage", "--json"], input=said, capture_output=True, timeout=60)
         try:
             found = json.loads(done.stdout)
         except ValueError:

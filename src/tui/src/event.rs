@@ -119,7 +119,7 @@ pub(crate) enum Event {
         result: Result<String, String>,
     },
     /// The view has drawn a frame with these areas.
-    Drawn(Hits),
+    Drawn(Box<Hits>),
     /// Time passed.
     Tick,
     /// The dashboard was suspended (Ctrl-Z) and has been resumed.

@@ -229,7 +229,7 @@ impl App {
         self.due = None;
         self.drawn = Instant::now();
         let hits = self.screen.draw(&self.model)?;
-        update(&mut self.model, clock::now(), Event::Drawn(hits));
+        update(&mut self.model, clock::now(), Event::Drawn(Box::new(hits)));
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub(crate) use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftO
 pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
 pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, PartOf};
 pub(crate) use figures::Figures;
-pub(crate) use finding::{Finding, Severity};
+pub(crate) use finding::{About, Finding, Severity};
 pub(crate) use hierarchy::{
     CONTEXT, CurvePoint, Hierarchies, Hierarchy, HierarchyLevel, LevelBandwidth, LevelLatency, MEASURED_IN,
     MEASURED_WITH, Measuring, Rung, Whose,
@@ -207,7 +207,17 @@ impl Model {
         let listed: HashSet<ProcessId> = self.listed().filter(|_| !all).map(|p| p.id).collect();
         let passes = move |id| all || listed.contains(&id);
         let findings = self.world().findings.iter();
-        findings.filter(move |finding| finding.process.is_none_or(&passes))
+        let passing = findings.filter(move |finding| finding.process.is_none_or(&passes));
+        passing.filter(|finding| !self.is_dismissed(finding))
+    }
+
+    /// Checks whether the user dismissed a finding. One that has become worse since is shown again.
+    pub(crate) fn is_dismissed(&self, finding: &Finding) -> bool {
+        let dismissed = &self.ui.dismissed;
+        !dismissed.is_empty()
+            && dismissed
+                .get(&finding.key())
+                .is_some_and(|then| *then >= finding.severity)
     }
 
     /// Returns the selected process if it is still known. The filter may hide it from the list.

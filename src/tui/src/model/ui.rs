@@ -1,12 +1,13 @@
 //! The state of the user interface: what is open, selected and scrolled, and the terminal.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpumem_probe::Target as ManagedTarget;
 use gpumem_triage::Report;
 
 use super::device::DeviceKey;
-use super::finding::Severity;
+use super::finding::{FindingKey, Severity};
 use super::map_layout::MapLayout;
 use super::process::{Column, ProcessId, Sort};
 use super::views::View;
@@ -22,6 +23,8 @@ pub(crate) enum Popup {
     },
     /// Every finding in full.
     Findings {
+        /// The chosen one.
+        selected: usize,
         /// Lines scrolled.
         scroll: u16,
     },
@@ -274,6 +277,8 @@ pub(crate) struct Hits {
     pub first: [usize; 2],
     /// Lines of a popup's text beyond those that fit, plus one.
     pub popup_lines: u16,
+    /// The first line of each finding of the popup, and the line after its last one; and the lines that fit.
+    pub finding_lines: (Vec<(u16, u16)>, u16),
     /// How the block map was drawn.
     pub map: MapGeometry,
     /// How the map of managed memory was drawn.
@@ -319,6 +324,8 @@ pub(crate) struct Ui {
     pub hierarchy: HierarchyUi,
     /// Unified view.
     pub unified: UnifiedUi,
+    /// The findings that the user dismissed, and how bad they were then.
+    pub dismissed: HashMap<FindingKey, Severity>,
     /// Triage view.
     pub triage: TriageUi,
     /// Selected entry of the Demo view's list.

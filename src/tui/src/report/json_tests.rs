@@ -275,6 +275,7 @@ fn process_whose_device_is_gone_names_none() {
     model.live.findings = vec![Finding {
         severity: Severity::Info,
         process: Some(model.live.processes[0].id),
+        about: Default::default(),
         text: String::new(),
     }];
     let before = reported(&model);
@@ -358,6 +359,7 @@ fn sentences_are_wrapped_where_lines_are_short() {
     model.live.findings = vec![crate::model::Finding {
         severity: crate::model::Severity::Warning,
         process: None,
+        about: Default::default(),
         text: "one two three".into(),
     }];
     assert!(crate::report::text(&model, 14).ends_with("\nwarning: one\n  two three\n"));
@@ -379,6 +381,7 @@ fn severity_of_a_finding_is_a_word() {
     let finding = |severity| crate::model::Finding {
         severity,
         process: None,
+        about: Default::default(),
         text: "it is so".into(),
     };
     model.live.findings = [Severity::Error, Severity::Warning, Severity::Info].map(finding).into();

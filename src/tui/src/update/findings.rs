@@ -11,8 +11,8 @@ use gpumem_probe::{Memory, Reading};
 use gpumem_text::units;
 
 use crate::model::{
-    COUNTED_ABOVE, Causes, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, KnownCauses, LeftOut, Nanos,
-    Origin, Problem, ProblemKind, Process, ProcessId, ProcessState, SECOND, Severity, World,
+    About, COUNTED_ABOVE, Causes, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, KnownCauses, LeftOut,
+    Nanos, Origin, Problem, ProblemKind, Process, ProcessId, ProcessState, SECOND, Severity, World,
 };
 
 use super::devices::{Told, told};
@@ -30,8 +30,8 @@ const MIN_UNOWNED: u64 = 1 << 30;
 /// Most users with hidden channels that have a finding each. More share one.
 const USERS: usize = 4;
 
-/// How long a failed request is an error, unless as much was served since. After that it is a warning.
-const FRESH: Nanos = 300 * SECOND;
+/// How long a failed request is an error. After that it is a warning.
+const FRESH: Nanos = 60 * SECOND;
 
 /// Added to the bytes at stake of a failed request, so that it ranks before what might happen.
 const HAPPENED: u64 = 1 << 62;
@@ -160,7 +160,9 @@ pub(super) fn about_managed(world: &World) -> Vec<Ranked> {
             continue;
         };
         let (name, size) = (row.pid, units::bytes(sums.bytes));
-        let mut say = |severity, text| findings.push((sums.bytes, finding(severity, Some(row.id), text)));
+        let mut say = |severity, text| {
+            findings.push((sums.bytes, finding_about(About::Managed, severity, Some(row.id), text)));
+        };
         if sums.bytes >= MIN_CACHE && sums.origin == Origin::PagedOptimizer {
             say(
                 Severity::Info,
@@ -342,20 +344,22 @@ fn unowned_memory(told: Told<'_>, device: &Device, processes: &[Process]) -> Opt
 }
 
 fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Nanos, findings: &mut Vec<Ranked>) {
-    let mut say = |severity, bytes, text| findings.push((bytes, finding(severity, Some(process.id), text)));
+    let mut say = |about, severity, bytes, text| {
+        findings.push((bytes, finding_about(about, severity, Some(process.id), text)));
+    };
     if let ProcessState::Inconsistent(error) = &process.state {
-        say(Severity::Warning, u64::MAX, format!("{name}: {error}"));
+        say(About::Process, Severity::Warning, u64::MAX, format!("{name}: {error}"));
     }
     if let ProcessState::Disputed(claim) = &process.state {
-        say(Severity::Warning, 0, format!("{name}: {claim}"));
+        say(About::Process, Severity::Warning, 0, format!("{name}: {claim}"));
     }
     let Some(figures) = &process.figures else { return };
     if process.state == ProcessState::Died {
         let text = format!("{name} died holding {}", units::bytes(figures.allocated));
-        say(Severity::Info, figures.allocated, text);
+        say(About::Process, Severity::Info, figures.allocated, text);
     }
     if figures.ooms > 0 {
-        let (severity, bytes, text) = about_failures(figures, now, process.ended.is_some());
+        let (severity, text) = about_failures(figures, now, process.ended.is_some());
         // The pid of a process that has ended says little, so its job is named, too.
         let job = Some(process.job_text()).filter(|job| !job.is_empty() && !process.state.alive());
         let job = job.map(|job| format!(" {job}")).unwrap_or_default();
@@ -367,9 +371,11 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
             ProcessState::Died => format!(" (died{})", when.unwrap_or_default()),
             _ => String::new(),
         };
+        // In an order that new failures do not change.
         say(
+            About::Failure,
             severity,
-            bytes.saturating_add(HAPPENED),
+            HAPPENED,
             format!("{name}{job}{ended}: {text}"),
         );
     }
@@ -380,7 +386,7 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
             units::bytes(figures.cached),
             units::bytes(figures.reserved)
         );
-        say(Severity::Info, figures.reserved, text);
+        say(About::Cache, Severity::Info, figures.reserved, text);
     }
     if process.state.alive() && !figures.stitched && cache_is_fragmented(figures) {
         // Cached includes pending, as everywhere else.
@@ -393,22 +399,25 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
         let text = format!(
             "{name}: {cached} cached{pending}, largest free block {largest}{budget}: the next larger request {next}"
         );
-        say(severity, figures.reserved, text);
+        say(About::Cache, severity, figures.reserved, text);
     }
 }
 
-/// Describes failed requests, with severity and bytes at stake. They are an error while the last one is recent and no request as
-/// large was served since, then a warning. `dated` says that the finding already has the time at which the process ended.
-fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64, String) {
+/// Describes failed requests, with severity: an error while the last one is recent, then a warning. What was served since is told only
+/// then, or a program that fails and goes on in turn would have a line that changes all the time. `dated` says that the finding already
+/// has the time at which the process ended.
+fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, String) {
     let times = match figures.ooms {
         1 => "ran out of memory".to_owned(),
         n => format!("ran out of memory {} times", units::count(n)),
     };
     let Some(last) = &figures.ran_out else {
-        return (Severity::Warning, 0, times);
+        return (Severity::Warning, times);
     };
     // A time in the future is of another clock, so its age is not known.
     let age = now.checked_sub(last.at);
+    let is_fresh = age.is_some_and(|age| age < FRESH);
+    let served = last.served && !is_fresh;
     let who = last.tag.as_ref().map(|tag| format!("{tag} ")).unwrap_or_default();
     let mut text = format!("{times}: {who}asked for {}", units::bytes(last.requested));
     if let Some(pool) = &last.pool {
@@ -423,7 +432,7 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
     if let Some(budget) = figures.budget {
         text.push_str(&format!(", budget {}", units::bytes(budget)));
     }
-    if let Some((words, bytes)) = last.advice.as_ref().filter(|_| !last.served) {
+    if let Some((words, bytes)) = last.advice.as_ref().filter(|_| !served) {
         text.push_str(&format!("; would have helped: {words}"));
         if *bytes > 0 {
             // Rounding up must not reach the size of the whole request.
@@ -431,20 +440,16 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, u64,
             text.push_str(&format!(" {}", units::bytes_at_least(*bytes, over)));
         }
     }
-    if last.served && dated {
+    if served && dated {
         text.push_str("; as much was served since");
-    } else if last.served {
+    } else if served {
         let when = age.map_or(String::new(), |age| format!("{}, and ", units::ago(age)));
         text.push_str(&format!("; {when}as much was served since"));
-    } else if let Some(age) = age.filter(|&age| age >= FRESH && !dated) {
+    } else if let Some(age) = age.filter(|_| !is_fresh && !dated) {
         text.push_str(&format!("; {}", units::ago(age)));
     }
-    let severity = if last.served || age.is_none_or(|age| age >= FRESH) {
-        Severity::Warning
-    } else {
-        Severity::Error
-    };
-    (severity, last.requested, text)
+    let severity = if is_fresh { Severity::Error } else { Severity::Warning };
+    (severity, text)
 }
 
 /// Predicts a request that is larger than the largest free block. Returns a severity, the budget if that is what would refuse
@@ -476,9 +481,15 @@ fn reusable(figures: &Figures) -> u64 {
 }
 
 fn finding(severity: Severity, process: Option<ProcessId>, text: String) -> Finding {
+    let about = process.map_or(About::Machine, |_| About::Process);
+    finding_about(about, severity, process, text)
+}
+
+fn finding_about(about: About, severity: Severity, process: Option<ProcessId>, text: String) -> Finding {
     Finding {
         severity,
         process,
+        about,
         text,
     }
 }

@@ -5,6 +5,7 @@
 
 mod attach;
 mod blocks;
+mod chosen;
 mod demo;
 mod devices;
 mod findings;
@@ -61,7 +62,7 @@ pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect>
         Event::Demo(event) => demo::handle(model, event),
         Event::Attached { pid, result } => attach::end(model, pid, result),
         Event::Drawn(hits) => {
-            model.ui.hits = hits;
+            model.ui.hits = *hits;
             Vec::new()
         }
         Event::Tick => tick(model),

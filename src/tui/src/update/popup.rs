@@ -3,7 +3,7 @@
 use crate::event::{Effect, Key};
 use crate::model::{Action, Column, Model, Popup, Sort};
 
-use super::{attach, demo, hierarchy, overview, ranks, relist};
+use super::{attach, chosen as findings, demo, hierarchy, overview, ranks, relist};
 
 /// A move of the selection or of the text.
 enum Move {
@@ -27,6 +27,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Esc | Key::Char('q') => return close(model),
         Key::Char('r') if matches!(model.ui.popup, Some(Popup::Measure | Popup::Ranks)) => return close(model),
         Key::Char('?') if matches!(model.ui.popup, Some(Popup::Help { .. })) => return close(model),
+        Key::Char('d') if matches!(model.ui.popup, Some(Popup::Findings { .. })) => return findings::dismiss(model),
         Key::Char('m') if matches!(model.ui.popup, Some(Popup::Findings { .. })) => return close(model),
         Key::Char('a') if matches!(model.ui.popup, Some(Popup::Attach { .. })) => return close(model),
         Key::Char('s') if matches!(model.ui.popup, Some(Popup::Sort { .. })) => return close(model),
@@ -78,7 +79,8 @@ fn accept(model: &mut Model) -> Vec<Effect> {
         Some(Popup::Measure) => hierarchy::start(model),
         Some(Popup::Attach { pid }) => attach::start(model, pid),
         Some(Popup::Ranks) => overview::act(model, Action::Enter).unwrap_or_default(),
-        Some(Popup::Help { .. } | Popup::Findings { .. }) | None => vec![Effect::Draw],
+        Some(Popup::Findings { selected, .. }) => findings::open(model, selected),
+        Some(Popup::Help { .. }) | None => vec![Effect::Draw],
     }
 }
 
@@ -105,22 +107,28 @@ fn shift(model: &mut Model, movement: &Move) {
     if model.ui.popup == Some(Popup::Ranks) {
         return ranks::select(model, moved);
     }
+    if let Some(Popup::Findings { selected, scroll }) = &mut model.ui.popup {
+        let by = match movement {
+            Move::By(by) => *by,
+            Move::First => isize::MIN,
+            Move::Last => isize::MAX,
+        };
+        return findings::select(&model.ui.hits.finding_lines, (selected, scroll), by);
+    }
     let last = last_entry(model);
     let moved = |at: usize| moved(at, last);
     match &mut model.ui.popup {
-        Some(Popup::Help { scroll } | Popup::Findings { scroll }) => {
-            *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16
-        }
+        Some(Popup::Help { scroll }) => *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16,
         Some(Popup::Sort { selected } | Popup::Fix { selected }) => *selected = moved(*selected),
-        Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks) | None => {}
+        Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks | Popup::Findings { .. }) | None => {}
     }
 }
 
 fn last_entry(model: &Model) -> usize {
     match &model.ui.popup {
-        Some(Popup::Help { .. } | Popup::Findings { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
+        Some(Popup::Help { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
         Some(Popup::Sort { .. }) => Column::ALL.len() - 1,
         Some(Popup::Fix { .. }) => model.demo.as_ref().map_or(0, |d| d.choices.len().saturating_sub(1)),
-        Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks) | None => 0,
+        Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks | Popup::Findings { .. }) | None => 0,
     }
 }

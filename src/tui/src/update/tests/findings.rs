@@ -413,9 +413,8 @@ fn tag_and_pool_are_shown_with_the_failure() {
     );
 }
 
-/// The advice is no longer needed once as much was served.
 #[test]
-fn advice_is_shown_until_as_much_was_served() {
+fn advice_is_shown_until_as_much_was_served_and_a_minute_has_passed() {
     let advised = |words: &str, bytes, served| {
         let failure = RanOut {
             at: 10 * SECOND,
@@ -434,7 +433,16 @@ fn advice_is_shown_until_as_much_was_served() {
     // But not to the whole request.
     let smaller = advised("a request smaller by", (20 << 30) - (50 << 20), false);
     assert_eq!(smaller, format!("{text}a request smaller by 20430.0 MiB"));
-    let served = advised("wait for the GPU", 0, true);
+    // A program that fails and goes on in turn would have a line that changes all the time.
+    assert_eq!(advised("wait for the GPU", 0, true), format!("{text}wait for the GPU"));
+    let failure = RanOut {
+        at: 10 * SECOND,
+        requested: 20 * GIB,
+        advice: Some(("wait for the GPU".into(), 0)),
+        served: true,
+        ..RanOut::default()
+    };
+    let served = &findings_for(&mut model(), 71 * SECOND, failure, 1)[0].1;
     assert!(!served.contains("helped"), "{served}");
 }
 
@@ -585,4 +593,30 @@ fn hidden_channels_are_reported_per_user_or_together() {
     );
     let many = (0..5).map(|uid| user(uid, 3, 0)).collect();
     assert_eq!(reported(many), [format!("5 users: 15 of 5,000 channels are {why}")]);
+}
+
+/// A finding leads to the view that shows more of it, and one that was dismissed comes back when it gets worse.
+#[test]
+fn findings_lead_somewhere_and_can_be_dismissed() {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let mut model = model();
+    feed(&mut model, [channels(SECOND, vec![channel(3, &[&holes])])]);
+    press(&mut model, &[Key::Char('m'), Key::Enter]);
+    assert_eq!((model.ui.view, model.ui.popup.clone()), (View::Blocks, None));
+    assert!(model.ui.blocks.cursor.is_some(), "the largest hole");
+    let failure = RanOut {
+        at: 10 * SECOND,
+        requested: 20 * GIB,
+        ..RanOut::default()
+    };
+    findings_for(&mut model, 11 * SECOND, failure.clone(), 1);
+    press(&mut model, &[Key::Char('m'), Key::Enter]);
+    assert_eq!(model.ui.view, View::Triage);
+    let errors = |model: &Model| model.findings().filter(|finding| finding.severity == Severity::Error).count();
+    assert_eq!(errors(&model), 1);
+    press(&mut model, &[Key::Char('m'), Key::Char('d'), Key::Esc]);
+    assert_eq!(errors(&model), 0);
+    // Dismissed as a warning, it is shown again as an error.
+    model.ui.dismissed.values_mut().for_each(|then| *then = Severity::Warning);
+    assert_eq!(errors(&model), 1);
 }

@@ -86,15 +86,26 @@ fn page_of_a_popup_is_its_visible_height() {
 }
 
 #[test]
-fn findings_open_over_every_view_and_scroll_to_their_end() {
+fn findings_open_over_every_view_and_are_chosen() {
     for view in ['1', '2', '3', '7'] {
         let mut model = busy();
         press(&mut model, &[Key::Char(view), Key::Char('m')]);
-        assert_eq!(model.ui.popup, Some(Popup::Findings { scroll: 0 }));
-        model.ui.hits.popup_lines = 8;
-        press(&mut model, &[Key::End]);
-        assert_eq!(model.ui.popup, Some(Popup::Findings { scroll: 7 }));
-        press(&mut model, &[Key::Up, Key::Char('m')]);
+        assert_eq!(model.ui.popup, Some(Popup::Findings { selected: 0, scroll: 0 }));
+        // The third takes more lines than fit.
+        model.ui.hits.finding_lines = (vec![(0, 2), (3, 4), (5, 12)], 4);
+        for (key, selected, scroll) in [
+            (Key::Down, 1, 0),
+            (Key::Down, 2, 5),
+            (Key::Down, 2, 6),
+            (Key::Up, 2, 5),
+            (Key::Up, 1, 3),
+            (Key::Home, 0, 0),
+            (Key::End, 2, 5),
+        ] {
+            press(&mut model, &[key]);
+            assert_eq!(model.ui.popup, Some(Popup::Findings { selected, scroll }), "{key:?}");
+        }
+        press(&mut model, &[Key::Char('m')]);
         assert_eq!(model.ui.popup, None);
     }
     let mut model = busy();
@@ -110,7 +121,7 @@ fn findings_open_over_every_view_and_scroll_to_their_end() {
     }];
     let (x, y, action) = (9, 22, MouseAction::Click);
     feed(&mut model, [Event::Mouse(Mouse { x, y, action })]);
-    assert_eq!(model.ui.popup, Some(Popup::Findings { scroll: 0 }));
+    assert_eq!(model.ui.popup, Some(Popup::Findings { selected: 0, scroll: 0 }));
 }
 
 #[test]
@@ -241,7 +252,7 @@ fn click_acts_on_the_area_under_it() {
         ],
         ..Hits::default()
     };
-    feed(&mut model, [Event::Drawn(hits)]);
+    feed(&mut model, [Event::Drawn(Box::new(hits))]);
     let click = |x, y| {
         Event::Mouse(Mouse {
             action: MouseAction::Click,

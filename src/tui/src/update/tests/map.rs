@@ -29,7 +29,7 @@ fn mapped() -> Model {
     feed(
         &mut model,
         [
-            Event::Drawn(Hits { map, ..Hits::default() }),
+            Event::Drawn(Box::new(Hits { map, ..Hits::default() })),
             Event::Key(Key::Char('2')),
         ],
     );
@@ -105,10 +105,10 @@ fn click_puts_the_cursor_on_the_cell() {
     }];
     feed(
         &mut model,
-        [Event::Drawn(Hits {
+        [Event::Drawn(Box::new(Hits {
             areas,
             ..Hits::default()
-        })],
+        }))],
     );
     let click = |x| {
         Event::Mouse(Mouse {
@@ -161,7 +161,7 @@ fn up_and_down_move_by_drawn_lines() {
             whole: layout(folded),
             lines: 9,
         };
-        Event::Drawn(Hits { map, ..Hits::default() })
+        Event::Drawn(Box::new(Hits { map, ..Hits::default() }))
     };
     feed(&mut model, [drawn(false), Event::Key(Key::Char('2'))]);
     let base = model.map.as_ref().unwrap().segments[0].segment.addr;

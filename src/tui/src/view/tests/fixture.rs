@@ -162,12 +162,14 @@ pub(in crate::view) fn h100() -> Model {
         Finding {
             severity: Severity::Warning,
             process: Some(server),
+            about: Default::default(),
             text: "4121: 17.1 GiB cached, largest free block 512.0 MiB: the next larger request takes new memory"
                 .into(),
         },
         Finding {
             severity: Severity::Info,
             process: Some(training),
+            about: Default::default(),
             text: "5570: a request of 20.0 GiB failed 44 s ago and succeeded after 2.0 GiB of cache were released"
                 .into(),
         },
@@ -286,7 +288,7 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("overview-managed-sim", at(View::Overview, unified::demo())),
         ("demo-list", list),
         ("help", with(Popup::Help { scroll: 0 }, h100())),
-        ("findings", with(Popup::Findings { scroll: 0 }, h100())),
+        ("findings", with(Popup::Findings { selected: 0, scroll: 0 }, h100())),
         ("sort", with(Popup::Sort { selected: 3 }, h100())),
         ("fix", with(Popup::Fix { selected: 1 }, at(View::Demo, simulated()))),
     ]
