@@ -60,11 +60,6 @@ PROGRAMS = {
         "    y = tl.load(b + i[:, None] * N + i[None, :])\n    tl.store(c + i[:, None] * N + i[None, :], tl.dot(x, y))\n"
         "n = 512\na = torch.randn(n, n, device='cuda', dtype=torch.float16)\nk[(1,)](a, a, torch.empty(n, n, device='cuda'), N=n)\n",
     ),
-    "address-space": (
-        "address-space, host",
-        ["address-space", "host-memory", "incomplete"],
-        "import resource, torch\nresource.setrlimit(resource.RLIMIT_AS, (30 << 30, 30 << 30))\ntorch.zeros(1, device='cuda')\n",
-    ),
     "healthy": ("none", ["nothing"], "import torch\nprint('epoch 1 loss', torch.randn(1000, 1000, device='cuda').square().mean().item(), 'memory', torch.cuda.memory_allocated())\n"),
 }
 
