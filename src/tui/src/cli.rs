@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpumem_demo::{is_negative, parse_duration};
 
-use crate::model::{Colors, Only, Tracking};
+use crate::model::{Colors, Column, Filter, Only, Sort, Tracking};
 use crate::wrap::wrap;
 pub(crate) use demo::{DemoCli, explain};
 pub(crate) use replay::ReplayCli;
@@ -36,8 +36,24 @@ fn after() -> String {
     keys + AFTER
 }
 
-/// Exit codes and environment, in lines short enough for narrow terminals.
+/// The filter, exit codes and environment, in lines short enough for narrow terminals.
 const AFTER: &str = "\
+Filter (key /, --filter), all terms must match:
+  WORD               a part of the pid, user, command, job,
+                     device or state
+  publishing, stopped, exited, died, inconsistent, ...
+                     a state; a part of one does not match
+  gpu:0, gpu:0:1, gpu:GPU-6f5a, gpu:sim
+                     a device: index, MIG device, UUID or
+                     its beginning, simulated
+  user:NAME          a user, by the whole name
+  pid:N, rank:N      a number
+  state:TEXT         the beginning of a state, such as
+                     state:not-publishing
+  job:TEXT           a part of the job's name
+  pid:11,12          one of several values
+  -TERM, !TERM       does not match
+
 Exit codes:
   0        all is well
   1        something failed; doctor: something is wrong
@@ -108,12 +124,21 @@ pub(crate) struct ViewArgs {
     /// Print one JSON document and exit
     #[arg(long)]
     pub json: bool,
-    /// Show only this device: auto (all), sim (a simulated one, running a demo), NVML's index, or a UUID (MIG-... or 0:1: a MIG device)
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = parse_device)]
-    pub device: Device,
-    /// Show only processes with these words
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    /// Show only this device; several with commas, or with the flag again: auto (all), sim (a simulated one, running a demo), NVML's index, or a UUID (MIG-... or 0:1: a MIG device)
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_delimiter = ',', value_parser = parse_device)]
+    pub device: Vec<Device>,
+    /// Show only processes that match: words, and terms as below
+    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true, value_parser = parse_filter)]
     pub filter: String,
+    /// Show only processes of these users, as user:NAME in the filter
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_user)]
+    pub user: Vec<String>,
+    /// Show only these processes, as pid:N in the filter
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Sort processes: pid, user, command, nvml, reserved, alloc, cached, frag, largest-free, managed or state; - before it reverses
+    #[arg(long, value_name = "COLUMN", default_value = "nvml", allow_hyphen_values = true, value_parser = parse_sort)]
+    pub sort: Sort,
     /// Attach the driver's counters of managed memory to processes: auto (while view 5 shows them), on, off
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = UvmArg::Auto)]
     pub uvm: UvmArg,
@@ -123,6 +148,31 @@ pub(crate) struct ViewArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub look: LookArgs,
+}
+
+impl ViewArgs {
+    /// Returns the chosen devices; none if all are to be shown.
+    pub(crate) fn only(&self) -> Vec<Only> {
+        let all = self.device.contains(&Device::Auto);
+        let only = self.device.iter().filter_map(|device| match device {
+            Device::Only(only) if !all => Some(only.clone()),
+            _ => None,
+        });
+        only.collect()
+    }
+
+    /// Returns the text of the filter, with the terms for `--user` and `--pid`.
+    pub(crate) fn filter(&self) -> String {
+        let pids = self.pid.iter().map(u32::to_string).collect();
+        let term = |key: &str, values: Vec<String>| (!values.is_empty()).then(|| format!("{key}:{}", values.join(",")));
+        let terms = [
+            term("user", self.user.clone()),
+            term("pid", pids),
+            Some(self.filter.clone()),
+        ];
+        let terms: Vec<String> = terms.into_iter().flatten().filter(|term| !term.is_empty()).collect();
+        terms.join(" ")
+    }
 }
 
 /// `--uvm`.
@@ -188,7 +238,7 @@ impl ColorArg {
     }
 }
 
-/// The value of `--device` of the dashboard.
+/// A value of `--device` of the dashboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     /// Every device.
@@ -336,24 +386,36 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_device(text: &str) -> Result<Device, String> {
-    let uuid = text.strip_prefix("MIG-").unwrap_or(text);
-    let uuid = uuid.strip_prefix("GPU-").unwrap_or(uuid);
-    // On drivers before R470 the UUID of a MIG device has its instances after slashes.
-    let is_uuid = uuid.len() >= 4
-        && !uuid.starts_with('/')
-        && uuid.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, '-' | '/'));
-    let part = |(gpu, index): (&str, &str)| Some(Only::Part(gpu.parse().ok()?, index.parse().ok()?));
-    Ok(match text {
-        "auto" => Device::Auto,
-        "sim" => Device::Only(Only::Simulated),
-        _ => match text.parse() {
-            Ok(index) if text.len() < 4 => Device::Only(Only::Index(index)),
-            _ if is_uuid => Device::Only(Only::Uuid(text.to_owned())),
-            _ => match text.split_once(':').and_then(part) {
-                Some(part) => Device::Only(part),
-                None => return Err("use auto, sim, an index such as 0 or 0:1, or a UUID such as GPU-6f5ae4c5".into()),
-            },
-        },
+    match text {
+        "auto" => Ok(Device::Auto),
+        _ => Only::parse(text)
+            .map(Device::Only)
+            .ok_or_else(|| "use auto, sim, an index such as 0 or 0:1, or a UUID such as GPU-6f5ae4c5".into()),
+    }
+}
+
+/// Reads a filter. A value that makes no sense is refused, since a report with it would look as if no process were there.
+fn parse_filter(text: &str) -> Result<String, String> {
+    let text = gpumem_text::clean(text);
+    match Filter::parse(&text).problem() {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(text),
+    }
+}
+
+/// Reads a user's name, which becomes a term of the filter.
+fn parse_user(text: &str) -> Result<String, String> {
+    let name = gpumem_text::clean(text);
+    match name.is_empty() || name.contains(char::is_whitespace) {
+        true => Err("use the name of a user, without blanks".into()),
+        false => Ok(name),
+    }
+}
+
+fn parse_sort(text: &str) -> Result<Sort, String> {
+    Sort::parse(text).ok_or_else(|| {
+        let names: Vec<String> = Column::ALL.into_iter().map(Column::name).collect();
+        format!("use one of {}; - before it reverses the order", names.join(", "))
     })
 }
 

@@ -48,7 +48,7 @@ fn times_have_units_and_bounds() {
 
 #[test]
 fn devices_are_chosen_by_index_or_uuid() {
-    let device = |text: &str| parse(&["--device", text]).map(|cli| cli.view.device);
+    let device = |text: &str| parse(&["--device", text]).map(|cli| cli.view.device[0].clone());
     assert_eq!(device("auto").unwrap(), Device::Auto);
     assert_eq!(device("sim").unwrap(), Device::Only(Only::Simulated));
     assert_eq!(device("12").unwrap(), Device::Only(Only::Index(12)));
@@ -66,6 +66,85 @@ fn devices_are_chosen_by_index_or_uuid() {
     ] {
         assert!(device(text).is_err(), "{text:?}");
     }
+}
+
+#[test]
+fn several_devices_are_taken() {
+    let only = |args: &[&str]| parse(args).map(|cli| cli.view.only());
+    let two = vec![Only::Index(0), Only::Part(1, 2)];
+    assert_eq!(only(&["--device", "0", "--device", "1:2"]).unwrap(), two);
+    assert_eq!(only(&["--device", "0,1:2"]).unwrap(), two);
+    assert_eq!(only(&[]).unwrap(), []);
+    assert_eq!(only(&["--device", "0,auto"]).unwrap(), [], "auto is all of them");
+    assert!(only(&["--device", "0,first"]).is_err());
+    assert!(only(&["--device", "0,"]).is_err());
+}
+
+#[test]
+fn users_and_pids_are_terms_of_the_filter() {
+    let filter = |args: &[&str]| parse(args).map(|cli| cli.view.filter());
+    for (args, expected) in [
+        (&[][..], ""),
+        (&["--filter", "train -publishing"], "train -publishing"),
+        (&["--filter", "-publishing"], "-publishing"),
+        (&["--user", "ana"], "user:ana"),
+        (
+            &["--user", "ana", "--user", "bob", "--pid", "1,2", "--pid", "3"],
+            "user:ana,bob pid:1,2,3",
+        ),
+        (&["--pid", "7", "--filter", "x"], "pid:7 x"),
+    ] {
+        let text = filter(args).unwrap();
+        assert_eq!(text, expected);
+        assert_eq!(Filter::parse(&text).problem(), None);
+    }
+    for args in [
+        &["--filter", "pid:x"][..],
+        &["--filter", "state:dead"],
+        &["--pid", "x"],
+        &["--pid", "-1"],
+        &["--user", ""],
+        &["--user", "a b"],
+    ] {
+        assert!(filter(args).is_err(), "{args:?}");
+    }
+    // Text from outside may not control the terminal.
+    assert!(!filter(&["--filter", "a\x1b[2J"]).unwrap().contains('\x1b'));
+}
+
+#[test]
+fn rows_are_sorted_by_any_column_in_both_orders() {
+    let sort = |text: &str| parse(&["--sort", text]).map(|cli| cli.view.sort);
+    for column in Column::ALL {
+        let (plain, reversed) = (
+            sort(&column.name()).unwrap(),
+            sort(&format!("-{}", column.name())).unwrap(),
+        );
+        assert_eq!((plain.column, reversed.column), (column, column));
+        assert_eq!(
+            (plain.descending, reversed.descending),
+            (column.descends(), !column.descends())
+        );
+    }
+    assert_eq!(parse(&[]).unwrap().view.sort, Sort::default());
+    assert_eq!(sort("Largest-Free").unwrap().column, Column::LargestFree);
+    for text in ["", "-", "size", "--pid", "largest free"] {
+        assert!(sort(text).is_err(), "{text:?}");
+    }
+    let all = Cli::command();
+    let help = all
+        .get_arguments()
+        .find(|argument| argument.get_id() == "sort")
+        .unwrap()
+        .get_help()
+        .unwrap()
+        .to_string();
+    let missing: Vec<String> = Column::ALL
+        .into_iter()
+        .map(Column::name)
+        .filter(|name| !help.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -10,10 +10,10 @@ use gpumem_demo::bench::hierarchy as bench;
 use gpumem_demo::{Chosen, Demo as _, DeviceChoice, Entry, Replay, WITHOUT_GPU};
 
 use crate::app::{self, Ended};
-use crate::cli::{Cli, Command, DemoCli, Device, LookArgs, ReplayCli, RunCli, TriageCli, ViewArgs, explain};
+use crate::cli::{Cli, Command, DemoCli, LookArgs, ReplayCli, RunCli, TriageCli, ViewArgs, explain};
 use crate::clock;
 use crate::demo::{DemoOptions, hierarchy};
-use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Term, Tracking, View};
+use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Sort, Term, Tracking, View};
 use crate::source::{driver_root, in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
@@ -149,7 +149,7 @@ fn examine(look: &LookArgs) -> u8 {
 fn run_triage(args: &TriageCli) -> u8 {
     let collect = || {
         raise_descriptor_limit();
-        report::collect(setup(Duration::from_secs(1)), "", true)
+        report::collect(setup(Duration::from_secs(1)), "", Sort::default(), true)
     };
     match triage::run(args, collect, terminal::columns(io::stdout())) {
         Ok(answer) => match say(&answer.text) {
@@ -267,13 +267,16 @@ fn watch(demo: Entry, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8
 fn report_once(args: &ViewArgs) -> u8 {
     raise_descriptor_limit();
     let mut setup = setup(args.interval);
-    setup.only = only(args);
+    setup.only = args.only();
     setup.tracking = args.uvm.tracking();
-    let model = match report::collect(setup, &args.filter, args.json) {
+    let model = match report::collect(setup, &args.filter(), args.sort, args.json) {
         Ok(model) => model,
         Err(error) => return fail(FAILED, &error.to_string()),
     };
     let nothing = report::nothing(&model);
+    if let Some(missing) = report::missing(&model).filter(|_| nothing.is_none()) {
+        complain(&format!("gpumem-tui: {missing}"));
+    }
     if args.json {
         let code = match report::document(&model) {
             Ok(document) => say(&format!("{document}\n")),
@@ -291,7 +294,8 @@ fn report_once(args: &ViewArgs) -> u8 {
 }
 
 fn dashboard(args: &ViewArgs) -> u8 {
-    let simulate = only(args) == Some(Only::Simulated);
+    let only = args.only();
+    let simulate = only.contains(&Only::Simulated);
     if simulate && !gpumem_demo::publishes(None) {
         return fail(USAGE, SHOWN_IS_PUBLISHED);
     }
@@ -302,7 +306,7 @@ fn dashboard(args: &ViewArgs) -> u8 {
         );
     }
     let mut setup = setup(args.interval);
-    setup.only = only(args);
+    setup.only = only;
     setup.tracking = args.uvm.tracking();
     setup.read_only = args.readonly;
     if args.readonly {
@@ -314,7 +318,8 @@ fn dashboard(args: &ViewArgs) -> u8 {
         ..Model::default()
     };
     model.ui.term = term(&args.look);
-    model.ui.filter.text = args.filter.clone();
+    model.ui.filter.text = args.filter();
+    model.ui.sort = args.sort;
     if simulate {
         model.ui.follow_demo = true;
         model.demo = Some(Demo {
@@ -355,13 +360,6 @@ fn hierarchies() -> Hierarchies {
     }
 }
 
-fn only(args: &ViewArgs) -> Option<Only> {
-    match &args.device {
-        Device::Auto => None,
-        Device::Only(only) => Some(only.clone()),
-    }
-}
-
 fn setup(interval: Duration) -> Setup {
     let uid = rustix::process::geteuid();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -376,7 +374,7 @@ fn setup(interval: Duration) -> Setup {
         uid: uid.as_raw(),
         root: uid.is_root(),
         interval: interval.as_nanos() as u64,
-        only: None,
+        only: Vec::new(),
         tracking: Tracking::default(),
         demos: gpumem_demo::list().map(info).collect(),
         without_gpu: WITHOUT_GPU.into(),

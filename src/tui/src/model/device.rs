@@ -205,7 +205,7 @@ impl Device {
 }
 
 /// Formats the UUID of a GPU as NVML writes it.
-pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
+pub(super) fn uuid_text(uuid: &[u8; 16]) -> String {
     let mut text = String::from("GPU");
     for (i, byte) in uuid.iter().enumerate() {
         if matches!(i, 0 | 4 | 6 | 8 | 10) {
@@ -214,55 +214,4 @@ pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
         text.push_str(&format!("{byte:02x}"));
     }
     text
-}
-
-/// A choice of one device (`--device`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Only {
-    /// NVML's index.
-    Index(u32),
-    /// A MIG device, by the index of its GPU and its index there, as for container runtimes.
-    Part(u32, u32),
-    /// A UUID, or the beginning of one.
-    Uuid(String),
-    /// Simulated devices.
-    Simulated,
-}
-
-impl std::fmt::Display for Only {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Only::Index(index) => write!(f, "{index}"),
-            Only::Part(gpu, index) => write!(f, "{gpu}:{index}"),
-            Only::Uuid(text) => f.write_str(text),
-            Only::Simulated => f.write_str("sim"),
-        }
-    }
-}
-
-impl Only {
-    /// Checks whether `device` is the chosen one, or a part of it.
-    pub(crate) fn matches(&self, device: &Device) -> bool {
-        let nvml = device.kind == DeviceKind::Nvml;
-        match self {
-            Only::Index(index) => {
-                let label = format!("GPU {index}");
-                let rest = device.label.strip_prefix(&label);
-                nvml && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
-            }
-            Only::Part(gpu, index) => nvml && device.label == format!("GPU {gpu}:{index}"),
-            Only::Uuid(text) => {
-                let whole = device.part_of.as_ref().and_then(|part| match part.gpu {
-                    DeviceKey::Uuid(uuid) => Some(uuid_text(&uuid)),
-                    _ => None,
-                });
-                let wanted = text.to_ascii_lowercase();
-                [device.uuid_text(), whole].into_iter().flatten().any(|uuid| {
-                    let uuid = uuid.to_ascii_lowercase();
-                    uuid.starts_with(&wanted) || uuid.get(4..).is_some_and(|uuid| uuid.starts_with(&wanted))
-                })
-            }
-            Only::Simulated => device.kind == DeviceKind::Simulated,
-        }
-    }
 }

@@ -41,6 +41,8 @@ pub(crate) enum Action {
     ZoomOut,
     /// Opens the ranks of the selected process's job.
     Ranks,
+    /// Restricts the list of processes to the selected device, or lifts that.
+    OneDevice,
     /// Asks whether to attach to the selected process.
     Attach,
     /// Selects the next (positive) or previous process of the list.
@@ -173,8 +175,10 @@ pub(crate) const EVERYWHERE: &[Binding] = &[
         })
         .help("Space, p", "pause, resume (in a stepped demo: next step)"),
     Binding::new(CHOOSE_FIX).footer("f", fix),
-    Binding::new(&[(Key::Char('/'), Action::Filter)])
-        .help("/", "filter processes by pid, user, command, job, device or state"),
+    Binding::new(&[(Key::Char('/'), Action::Filter)]).help(
+        "/",
+        "filter processes by words, or by gpu: user: pid: state: job: rank: (- before one leaves those out)",
+    ),
     Binding::new(&[(Key::Char('s'), Action::Sort)]).help("s", "sort processes"),
     Binding::new(&[(Key::Char('b'), Action::BlackBoxes)]).help("b", "list ended programs, too (black boxes)"),
     Binding::new(&[(Key::Char('m'), Action::Findings)]).help("m", "more: every finding in full"),

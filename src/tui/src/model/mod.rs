@@ -8,6 +8,7 @@ mod channel;
 mod demo;
 mod device;
 mod figures;
+mod filter;
 mod finding;
 mod hierarchy;
 mod hint;
@@ -19,6 +20,7 @@ mod managed;
 mod managed_published;
 mod map_layout;
 mod mapped;
+mod only;
 mod outlier;
 mod outside;
 mod partition;
@@ -35,8 +37,9 @@ mod world;
 pub(crate) use blocks::{BlockMap, Histogram};
 pub(crate) use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftOut, Problem, ProblemKind};
 pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
-pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, Only, PartOf};
+pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, PartOf};
 pub(crate) use figures::Figures;
+pub(crate) use filter::Filter;
 pub(crate) use finding::{About, Finding, Severity};
 pub(crate) use hierarchy::{
     CONTEXT, CurvePoint, Hierarchies, Hierarchy, HierarchyLevel, LevelBandwidth, LevelLatency, MEASURED_IN,
@@ -54,6 +57,7 @@ pub(crate) use managed::{
 pub(crate) use managed_published::{PublishedManaged, PublishedRange};
 pub(crate) use map_layout::{Extents, MapLayout, Strip};
 pub(crate) use mapped::mapped;
+pub(crate) use only::Only;
 pub(crate) use outlier::{Figure, Holdings, Outlier, signed_difference};
 pub(crate) use partition::{Basis, Partition};
 pub(crate) use pools::PoolShare;
@@ -96,8 +100,8 @@ pub(crate) struct Setup {
     pub root: bool,
     /// Time between samples.
     pub interval: Nanos,
-    /// Show only this device (`--device INDEX|UUID`).
-    pub only: Option<Only>,
+    /// Show only these devices (`--device`); all if empty.
+    pub only: Vec<Only>,
     /// Whether the driver's trackers may be attached to processes.
     pub tracking: Tracking,
     /// The demos that can be started.
@@ -112,6 +116,18 @@ pub(crate) struct Setup {
     pub no_demo: bool,
     /// The file that `GPUMEM_NVML` names in place of the driver's library, cleaned.
     pub nvml: Option<String>,
+}
+
+impl Setup {
+    /// Checks whether a device is to be shown.
+    pub(crate) fn shows(&self, device: &Device) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only.matches(device))
+    }
+
+    /// Checks whether the user chose simulated devices and no others.
+    pub(crate) fn only_simulated(&self) -> bool {
+        !self.only.is_empty() && self.only.iter().all(|only| *only == Only::Simulated)
+    }
 }
 
 /// Everything the dashboard knows and shows.
@@ -190,20 +206,58 @@ impl Model {
         }
     }
 
-    /// Says how many of the processes that could be listed pass the filter: `1 of 4 match`.
-    pub(crate) fn matches(&self) -> String {
+    /// Returns the number of processes that are listed while nothing narrows the list.
+    pub(crate) fn listable(&self) -> usize {
         let world = self.world();
         let hidden = if self.ui.black_boxes { 0 } else { world.past.len() };
-        format!(
-            "{} of {} match",
-            self.rows.len(),
-            world.processes.len().saturating_sub(hidden)
+        world.processes.len().saturating_sub(hidden)
+    }
+
+    /// Says how many of the processes that could be listed pass the filter: `1 of 4 match`.
+    pub(crate) fn matches(&self) -> String {
+        format!("{} of {} match", self.rows.len(), self.listable())
+    }
+
+    /// Returns the filter of the process table.
+    pub(crate) fn filter(&self) -> Filter {
+        Filter::parse(&self.ui.filter.text)
+    }
+
+    /// Returns the device that the user restricted the list to.
+    pub(crate) fn only_device(&self) -> Option<&Device> {
+        self.selected_device().filter(|_| self.ui.one_device)
+    }
+
+    /// Returns the device that the user restricted the list to, with its MIG devices. `None` while all are listed.
+    pub(crate) fn listed_devices(&self) -> Option<HashSet<DeviceKey>> {
+        let only = self.only_device()?.key;
+        let is_listed =
+            |device: &&Device| device.key == only || device.part_of.as_ref().is_some_and(|of| of.gpu == only);
+        Some(
+            self.world()
+                .devices
+                .iter()
+                .filter(is_listed)
+                .map(|device| device.key)
+                .collect(),
         )
     }
 
-    /// Iterates over the findings, worst first, without those about processes that do not pass the filter.
+    /// Returns how many black boxes are listed on demand only.
+    pub(crate) fn listable_past(&self) -> usize {
+        let (world, devices) = (self.world(), self.listed_devices());
+        let is_listed = |id: &&ProcessId| devices.as_ref().is_none_or(|devices| devices.contains(&id.device));
+        world.past.iter().filter(is_listed).count()
+    }
+
+    /// Checks whether a filter or a device narrows the list of processes.
+    pub(crate) fn narrowed(&self) -> bool {
+        !self.ui.filter.text.is_empty() || self.only_device().is_some()
+    }
+
+    /// Iterates over the findings, worst first, without those about processes that a filter or a device leaves out of the list.
     pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
-        let all = self.ui.filter.text.is_empty();
+        let all = !self.narrowed();
         let listed: HashSet<ProcessId> = self.listed().filter(|_| !all).map(|p| p.id).collect();
         let passes = move |id| all || listed.contains(&id);
         let findings = self.world().findings.iter();
@@ -285,6 +339,14 @@ impl Model {
             .blocks
             .cursor
             .map_or_else(|| map.first(), |addr| map.nearest(addr))
+    }
+
+    /// Says which of the devices that the user chose do not exist, apart from simulated ones, which may come and go.
+    pub(crate) fn missing_devices(&self) -> Option<String> {
+        let devices = &self.world().devices;
+        let is_missing = |only: &&Only| **only != Only::Simulated && !devices.iter().any(|device| only.matches(device));
+        let missing: Vec<String> = self.setup.only.iter().filter(is_missing).map(Only::to_string).collect();
+        (!missing.is_empty()).then(|| format!("no such device: {}", missing.join(", ")))
     }
 
     /// Checks whether a simulated device is shown.

@@ -144,6 +144,12 @@ impl Process {
         ended && !self.state.alive() && self.figures.as_ref().is_some_and(|figures| figures.ooms > 0)
     }
 
+    /// Checks whether it has a block map, even if that is not read yet.
+    pub(crate) fn has_map(&self) -> bool {
+        let figures = self.figures.as_ref();
+        figures.is_some_and(|figures| figures.segments > 0 && figures.map_skipped.is_none())
+    }
+
     /// Checks whether it is a black box whose blocks were not read yet. They are read only while it is selected.
     pub(crate) fn has_unread_blocks(&self, map: Option<&super::BlockMap>) -> bool {
         let segments = self.figures.as_ref().map_or(0, |f| f.segments);
@@ -280,6 +286,11 @@ impl Column {
         }
     }
 
+    /// Returns its name on the command line: the heading without capitals and blanks.
+    pub(crate) fn name(self) -> String {
+        self.title().to_lowercase().replace(' ', "-")
+    }
+
     /// Checks whether it is sorted in descending order by default, as sizes are and names are not.
     pub(crate) fn descends(self) -> bool {
         !matches!(self, Column::Pid | Column::User | Column::Command | Column::State)
@@ -301,5 +312,19 @@ impl Default for Sort {
             column: Column::Nvml,
             descending: true,
         }
+    }
+}
+
+impl Sort {
+    /// Reads a column's name (`--sort`). `-` before it reverses the order that the column has by default.
+    pub(crate) fn parse(text: &str) -> Option<Sort> {
+        let name = text.strip_prefix('-');
+        let column = Column::ALL
+            .into_iter()
+            .find(|column| column.name().eq_ignore_ascii_case(name.unwrap_or(text)))?;
+        Some(Sort {
+            column,
+            descending: column.descends() != name.is_some(),
+        })
     }
 }

@@ -87,14 +87,14 @@ impl Default for Term {
     }
 }
 
-/// The filter of the process table: rows whose pid, user, command, job, device or state contain the text.
+/// The filter of the process table as it is typed. [`super::Filter`] is its meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct FilterUi {
     /// The text; empty shows all.
     pub text: String,
     /// Whether the user is typing it, so that it receives the keys.
     pub editing: bool,
-    /// The process that was selected before the filter hid it. It is selected again when it is shown.
+    /// The process that was selected before the filter, or the restriction to a device, hid it. It is selected again when it is shown.
     pub before: Option<ProcessId>,
 }
 
@@ -308,6 +308,8 @@ pub(crate) struct Ui {
     pub device: Option<DeviceKey>,
     /// The selected process. It stays selected when rows move and when it ends.
     pub process: Option<ProcessId>,
+    /// The process that the user selected, as long as it is [`Ui::process`]. The first row is selected by nobody.
+    pub chosen: Option<ProcessId>,
     /// Whether the demo's process is selected as soon as it has a row.
     pub follow_demo: bool,
     /// Whether black boxes of programs that ended before the dashboard began are listed.
@@ -315,7 +317,9 @@ pub(crate) struct Ui {
     /// Order of the process table.
     pub sort: Sort,
     /// Filter of the process table.
-    pub filter: Filter,
+    pub filter: FilterUi,
+    /// Whether only processes on the selected device are listed.
+    pub one_device: bool,
     /// Blocks view.
     pub blocks: BlocksUi,
     /// Timeline view.

@@ -77,6 +77,13 @@ pub(crate) static VIEWS: [ViewRow; 7] = [
                 .help("a", "look into a PyTorch process that does not publish"),
             Binding::new(&[]).footer("s", |_| Some("sort")),
             Binding::new(&[]).footer("/", |_| Some("filter")),
+            Binding::new(&[(Key::Char('d'), Action::OneDevice)])
+                // While the list is restricted, the footer begins with this key.
+                .footer("d", |model| match model.only_device() {
+                    None => (model.world().devices.len() > 1).then_some("GPU"),
+                    Some(_) => None,
+                })
+                .help("d", "list only the selected device's processes, or all"),
         ],
     },
     ViewRow {
@@ -95,7 +102,7 @@ pub(crate) static VIEWS: [ViewRow; 7] = [
             Binding::new(&[(Key::Char('0'), Action::ZoomOut)]).help("+ -, 0", "zoom in, out, everything"),
             Binding::new(PROCESSES)
                 .footer("n N", |_| Some("process"))
-                .help("n N", "next, previous process"),
+                .help("n N", "next, previous process with a map"),
             Binding::new(&[ATTACH]).footer("a", |model| model.attachable().map(|_| "attach")),
         ],
     },

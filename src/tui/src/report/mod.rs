@@ -13,7 +13,7 @@ use gpumem_probe::NvmlState;
 
 use crate::demo::{DemoChild, DemoOptions};
 use crate::event::{DemoEvent, Event};
-use crate::model::{Demo, Model, Only, ProblemKind, Setup};
+use crate::model::{Demo, Model, Only, ProblemKind, Setup, Sort};
 use crate::source;
 use crate::update::update;
 use crate::words;
@@ -28,13 +28,14 @@ const SIMULATE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When a simulated device was asked for and its demo cannot be started or fails.
-pub(crate) fn collect(setup: Setup, filter: &str, black_boxes: bool) -> std::io::Result<Model> {
-    let simulate = setup.only == Some(Only::Simulated);
+pub(crate) fn collect(setup: Setup, filter: &str, sort: Sort, black_boxes: bool) -> std::io::Result<Model> {
+    let simulate = setup.only.contains(&Only::Simulated);
     let mut model = Model {
         setup: Setup { no_demo: true, ..setup },
         ..Model::default()
     };
     model.ui.filter.text = filter.to_owned();
+    model.ui.sort = sort;
     model.ui.black_boxes = black_boxes;
     if !simulate {
         sample(&mut model);
@@ -80,15 +81,24 @@ pub(crate) fn sample(model: &mut Model) {
     }
 }
 
+/// Says which of the chosen devices are not in the report; `None` when all are.
+pub(crate) fn missing(model: &Model) -> Option<String> {
+    let simulated = model.setup.only.contains(&Only::Simulated) && !model.simulated();
+    model
+        .missing_devices()
+        .or_else(|| simulated.then(|| nothing_simulated(model)))
+}
+
 /// Says why there is nothing to report; `None` when there is a device.
 pub(crate) fn nothing(model: &Model) -> Option<String> {
     if !model.world().devices.is_empty() {
         return None;
     }
-    Some(match (&model.inputs.nvml.state, &model.setup.only) {
+    Some(match (&model.inputs.nvml.state, model.missing_devices()) {
         (NvmlState::Failed { error, hint }, _) => format!("NVML fails: {error}. {}", words::sentence(hint)),
-        (NvmlState::Missing, Some(only @ (Only::Index(_) | Only::Part(..) | Only::Uuid(_)))) => format!(
-            "no such device: {only}. There is {}, so devices are known only from programs that publish, by UUID. Without --device \
+        _ if model.setup.only_simulated() => nothing_simulated(model),
+        (NvmlState::Missing, Some(missing)) => format!(
+            "{missing}. There is {}, so devices are known only from programs that publish, by UUID. Without --device \
              all are reported",
             no_library(model)
         ),
@@ -119,8 +129,7 @@ pub(crate) fn nothing(model: &Model) -> Option<String> {
                 no_library(model)
             )
         }
-        (_, Some(Only::Simulated)) => nothing_simulated(model),
-        (_, Some(only)) => format!("no such device: {only}. Without --device all are reported"),
+        (_, Some(missing)) => format!("{missing}. Without --device all are reported"),
         _ => "the NVIDIA driver lists no GPU. `gpumem-tui doctor` says what to check".into(),
     })
 }
@@ -193,7 +202,7 @@ mod tests {
     #[test]
     fn missing_simulated_device_is_explained() {
         let mut model = Model::default();
-        model.setup.only = Some(Only::Simulated);
+        model.setup.only = vec![Only::Simulated];
         assert!(nothing(&model).unwrap().contains("its channel was not found"));
         model.live.problems.push(crate::model::Problem {
             file: "/tmp/x".into(),
@@ -215,7 +224,7 @@ mod tests {
         let mut model = Model::default();
         model.inputs.nvml.state = NvmlState::Missing;
         model.setup.nvml = Some("/opt/nvml.so".into());
-        for only in [None, Some(Only::Index(5))] {
+        for only in [vec![], vec![Only::Index(5)]] {
             model.setup.only = only;
             let text = nothing(&model).unwrap();
             assert!(
@@ -230,7 +239,7 @@ mod tests {
     fn missing_device_says_nothing_about_other_devices() {
         let mut model = Model::default();
         model.inputs.nvml.state = NvmlState::Missing;
-        model.setup.only = Some(Only::Index(5));
+        model.setup.only = vec![Only::Index(5)];
         let text = nothing(&model).unwrap();
         assert!(
             text.starts_with("no such device: 5. ") && !text.contains("no program"),

@@ -14,7 +14,7 @@ use super::sampler::{sleep_until_tick, spawn};
 use super::{Requests, Source};
 use crate::check::Check;
 use crate::clock;
-use crate::model::{Inputs, Model, Only, Request, Sample, Setup};
+use crate::model::{Inputs, Model, Request, Sample, Setup};
 
 /// Returns the file that `GPUMEM_NVML` names to be loaded in place of the driver's library, cleaned for display.
 pub(crate) fn named() -> Option<String> {
@@ -58,7 +58,7 @@ impl Source for Driver {
     }
 
     fn is_wanted(&self, setup: &Setup) -> bool {
-        setup.only != Some(Only::Simulated)
+        !setup.only_simulated()
     }
 
     fn sample(&mut self, _: &Request) -> Sample {

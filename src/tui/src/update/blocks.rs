@@ -1,7 +1,7 @@
 //! The Blocks view: moves the cursor and zooms.
 
 use crate::event::Effect;
-use crate::model::{Action, Model};
+use crate::model::{Action, Model, Process};
 
 use super::{attach, map, overview};
 
@@ -10,12 +10,34 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     match action {
         Action::Zoom(by) => zoom(model, by),
         Action::ZoomOut => model.ui.blocks.zoom = 0,
-        Action::Process(by) => overview::select_row(model, by.into()),
+        Action::Process(by) => select_next(model, by),
         Action::Move(step) => map::step(model, step),
         Action::Attach => return Some(attach::ask(model)),
         _ => return None,
     }
     Some(vec![Effect::Draw])
+}
+
+/// Selects the next (positive) or previous process that has a map, or any process if none has one.
+fn select_next(model: &mut Model, by: i8) {
+    if !model.listed().any(Process::has_map) {
+        return overview::select_row(model, by.into());
+    }
+    let rows: Vec<&Process> = model.listed().collect();
+    let at = model.selected_row();
+    let next = match by {
+        1.. => rows
+            .iter()
+            .skip(at.map_or(0, |at| at + 1))
+            .find(|process| process.has_map()),
+        _ => rows
+            .iter()
+            .take(at.unwrap_or(rows.len()))
+            .rfind(|process| process.has_map()),
+    };
+    if let Some(id) = next.map(|process| process.id) {
+        overview::select_process(model, Some(id));
+    }
 }
 
 fn zoom(model: &mut Model, by: i8) {

@@ -25,13 +25,11 @@ pub(super) fn select(lines: &(Vec<(u16, u16)>, u16), (selected, scroll): (&mut u
         1 | -1 => *selected = selected.saturating_add_signed(by).min(last),
         _ => {
             let page = (spans.len() * usize::from(*fits) / usize::from(spans[last].1.max(1))).max(1);
-            let by = by.clamp(-(last as isize) - 1, last as isize + 1);
-            let step = if by.unsigned_abs() > usize::from(*fits) {
-                by
-            } else {
-                by.signum() * page as isize
+            *selected = match by {
+                isize::MIN => 0,
+                isize::MAX => last,
+                _ => selected.saturating_add_signed(by.signum() * page as isize).min(last),
             };
-            *selected = selected.saturating_add_signed(step).min(last);
         }
     }
     let (begin, end) = spans[*selected];

@@ -28,9 +28,7 @@ pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
         managed::publish(&mut world.managed, inputs.times.of(fresh).unwrap_or(0), inputs);
     }
     world.devices = devices(inputs, &mut model.live.devices);
-    if let Some(only) = &model.setup.only {
-        world.devices.retain(|d| only.matches(d));
-    }
+    world.devices.retain(|device| model.setup.shows(device));
     managed::divide(&mut world.devices, inputs, &world.managed);
     advance(&mut world.devices, inputs, fresh);
     world.processes = processes(inputs, &world.devices, model);

@@ -4,7 +4,7 @@
 use gpumem_text::is_harmful;
 
 use crate::event::{Effect, Key};
-use crate::model::{Action, Demo, Model, Popup, Severity, VIEWS, View, action_of};
+use crate::model::{Action, Demo, Model, Popup, Process, Severity, VIEWS, View, action_of};
 
 use super::{demo, overview, perform, popup, relist, report_lost_selection, toast, triage};
 
@@ -73,8 +73,7 @@ pub(super) fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Space | Action::Pause => return pause(model),
         Action::BlackBoxes => return black_boxes(model),
         Action::ChooseFix => return demo::choose_fix(model),
-        Action::Open(View::Triage) => triage::open(model),
-        Action::Open(view) => model.ui.view = view,
+        Action::Open(view) => open(model, view),
         Action::NextView => cycle_view(model, 1),
         Action::PreviousView => cycle_view(model, -1),
         Action::Back => return escape(model),
@@ -93,9 +92,16 @@ fn black_boxes(model: &mut Model) -> Vec<Effect> {
         model.ui.toast = None;
     }
     let world = model.world();
-    if model.ui.black_boxes && world.past.is_empty() && world.channels_at().is_some() {
-        let chosen = model.setup.only.as_ref().map_or("", |_| " on the chosen device");
-        let text = match world.processes.iter().all(|p| p.state.alive()) {
+    if model.ui.black_boxes && model.listable_past() == 0 && world.channels_at().is_some() {
+        let chosen = match (model.only_device(), model.setup.only.len()) {
+            (Some(device), _) => format!(" on {}", device.label),
+            (None, 0) => String::new(),
+            (None, 1) => " on the chosen device".to_owned(),
+            (None, _) => " on the chosen devices".to_owned(),
+        };
+        let devices = model.listed_devices();
+        let is_there = |p: &&Process| devices.as_ref().is_none_or(|devices| devices.contains(&p.id.device));
+        let text = match world.processes.iter().filter(is_there).all(|p| p.state.alive()) {
             true => format!("no program that ended left a black box{chosen}"),
             false => format!("there are no black boxes{chosen} but those that are listed"),
         };
@@ -132,7 +138,18 @@ fn pause(model: &mut Model) -> Vec<Effect> {
 
 fn cycle_view(model: &mut Model, by: isize) {
     let at = model.ui.view as isize + by;
-    model.ui.view = VIEWS[at.rem_euclid(VIEWS.len() as isize) as usize].view;
+    open(model, VIEWS[at.rem_euclid(VIEWS.len() as isize) as usize].view);
+}
+
+/// Opens a view. From the Overview, the Blocks view shows what matters most unless the user selected a process.
+pub(super) fn open(model: &mut Model, view: View) {
+    if (model.ui.view, view) == (View::Overview, View::Blocks) {
+        overview::select_by_importance(model);
+    }
+    match view {
+        View::Triage => triage::open(model),
+        _ => model.ui.view = view,
+    }
 }
 
 fn type_filter(model: &mut Model, key: Key) -> Vec<Effect> {

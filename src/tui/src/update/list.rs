@@ -1,26 +1,38 @@
 //! The order, filter and selection of the process table.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use gpumem_probe::Reading;
 
-use crate::model::{BlocksUi, Column, Jobs, Model, Owner, Popup, Process, ProcessId, Sort};
+use crate::model::{BlocksUi, Column, Device, DeviceKey, Jobs, Model, Owner, Popup, Process, ProcessId, Sort};
 
 /// Rebuilds the list of processes after a sample, or when the order or the filter change. The same process stays selected. The
-/// first row is selected if none was, or if the selected process is gone or does not pass the filter.
+/// first row is selected if none was, or if the selected process is gone, does not pass the filter, or is on another device than
+/// the one that the list is restricted to.
 pub(super) fn refresh(model: &mut Model) {
+    follow_demo(model);
+    follow_publisher(model);
     let (sort, all) = (model.ui.sort, model.ui.black_boxes);
-    let needle = model.ui.filter.text.to_lowercase();
+    let (filter, only) = (model.filter(), model.listed_devices());
     let world = model.world();
     let processes = &world.processes;
-    let listed = |p: &Process| (all || !world.past.contains(&p.id)) && matches(p, &needle);
+    let devices: HashMap<DeviceKey, &Device> = match filter.is_empty() {
+        true => HashMap::new(),
+        false => world.devices.iter().map(|d| (d.key, d)).collect(),
+    };
+    let listed = |p: &Process| {
+        let device = p.id.device;
+        (all || !world.past.contains(&p.id))
+            && only.as_ref().is_none_or(|only| only.contains(&device))
+            && filter.matches(p, devices.get(&device).copied())
+    };
     let mut rows: Vec<usize> = (0..processes.len()).filter(|&i| listed(&processes[i])).collect();
     let jobs = &world.jobs;
     rows.sort_by(|&a, &b| compare(&processes[a], &processes[b], sort, jobs));
     model.rows = rows;
-    follow_demo(model);
-    follow_publisher(model);
-    if needle.is_empty()
+    let narrowed = model.narrowed();
+    if !narrowed
         && let Some(before) = model.ui.filter.before.take()
         && model.world().processes.iter().any(|p| p.id == before)
     {
@@ -29,8 +41,8 @@ pub(super) fn refresh(model: &mut Model) {
     }
     let first = model.listed().next().map(|p| p.id);
     // The popup of ranks selects ranks that do not pass the filter, too.
-    let filtered = !needle.is_empty() && model.ui.popup != Some(Popup::Ranks);
-    let hidden = filtered && first.is_some() && !model.listed().any(|p| Some(p.id) == model.ui.process);
+    let narrowed = narrowed && model.ui.popup != Some(Popup::Ranks);
+    let hidden = narrowed && first.is_some() && !model.listed().any(|p| Some(p.id) == model.ui.process);
     if model.selected_process().is_none() || hidden {
         let filter = &mut model.ui.filter;
         filter.before = filter.before.or(model.ui.process).filter(|_| hidden);
@@ -56,6 +68,7 @@ fn follow_demo(model: &mut Model) {
     };
     model.ui.follow_demo = false;
     model.ui.process = Some(id);
+    model.ui.chosen = Some(id);
     model.ui.device = Some(id.device);
     model.ui.blocks = BlocksUi::default();
 }
@@ -73,24 +86,11 @@ fn follow_publisher(model: &mut Model) {
     if model.selected_process().is_none()
         && let Some(now) = model.world().processes.iter().find(publishes).map(|p| p.id)
     {
+        if model.ui.chosen == model.ui.process {
+            model.ui.chosen = Some(now);
+        }
         model.ui.process = Some(now);
     }
-}
-
-/// Checks whether a row passes a filter, which is in lower case. Each word must be in some field.
-fn matches(process: &Process, needle: &str) -> bool {
-    let (pid, job, state) = (process.pid.to_string(), process.job_text(), process.state_text());
-    let fields = [
-        &pid,
-        &process.user,
-        &process.command,
-        &job,
-        &process.device_label,
-        &state,
-    ];
-    needle
-        .split_whitespace()
-        .all(|word| fields.iter().any(|field| field.to_lowercase().contains(word)))
 }
 
 /// Compares two rows. Figures that are not available come last in either direction. Ties are broken by identity, so that rows

@@ -3,7 +3,7 @@
 use crate::event::{Effect, Mouse, MouseAction};
 use crate::model::{Model, Popup, Target, View};
 
-use super::{demo, map, overview, perform, popup, unified};
+use super::{demo, keys, map, overview, perform, popup, unified};
 
 pub(super) fn act(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.action {
@@ -25,8 +25,8 @@ fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     }
     let Some((target, column)) = hit else { return Vec::new() };
     match target {
-        Target::View(view) => model.ui.view = view,
-        Target::Device(key) => model.ui.device = Some(key),
+        Target::View(view) => keys::open(model, view),
+        Target::Device(key) => overview::choose_device(model, key),
         Target::Process(id) if model.ui.process == Some(id) && overview::has_blocks(model) => {
             model.ui.view = View::Blocks
         }

@@ -1,9 +1,11 @@
 //! The Overview: selects processes and devices.
 
-use crate::event::Effect;
-use crate::model::{Action, BlocksUi, Model, Move, Process, ProcessId, Severity, View};
+use std::cmp::Reverse;
 
-use super::{attach, map, ranks, tags, toast};
+use crate::event::Effect;
+use crate::model::{Action, BlocksUi, DeviceKey, Figures, Model, Move, Nanos, Process, ProcessId, Severity, View};
+
+use super::{attach, map, ranks, relist, tags, toast};
 
 /// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
@@ -22,6 +24,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::Enter if has_blocks(model) => model.ui.view = View::Blocks,
         Action::Enter => return Some(why_no_map(model)),
         Action::Ranks => return Some(ranks::open(model)),
+        Action::OneDevice => return Some(one_device(model)),
         Action::Attach => return Some(attach::ask(model)),
         _ => return None,
     }
@@ -58,9 +61,10 @@ pub(super) fn select_row(model: &mut Model, by: isize) {
     select_process(model, id);
 }
 
-/// Selects a process and the device it uses.
+/// Selects a process and the device it uses, for the user.
 pub(super) fn select_process(model: &mut Model, id: Option<ProcessId>) {
     model.ui.filter.before = None;
+    model.ui.chosen = id;
     if model.ui.process != id {
         model.ui.process = id;
         model.ui.blocks = BlocksUi::default();
@@ -68,10 +72,67 @@ pub(super) fn select_process(model: &mut Model, id: Option<ProcessId>) {
     if let Some(id) = id
         && model.world().devices.iter().any(|d| d.key == id.device)
     {
-        model.ui.device = Some(id.device);
+        choose_device(model, id.device);
     }
     map::refresh(model);
     tags::refresh(model);
+}
+
+/// Selects a device. A list that is restricted to the selected device follows.
+pub(super) fn choose_device(model: &mut Model, key: DeviceKey) {
+    let same = model.ui.device == Some(key);
+    model.ui.device = Some(key);
+    if model.ui.one_device && !same {
+        relist(model);
+    }
+}
+
+/// Restricts the list of processes to the selected device, or lifts that.
+fn one_device(model: &mut Model) -> Vec<Effect> {
+    let Some(device) = model.selected_device() else {
+        return Vec::new();
+    };
+    let (key, label) = (device.key, device.label.clone());
+    if !model.ui.one_device && model.world().devices.len() == 1 {
+        return toast(model, Severity::Info, format!("{label} is the only device"));
+    }
+    // Otherwise the device would change with the selected process.
+    model.ui.device = Some(key);
+    model.ui.one_device = !model.ui.one_device;
+    relist(model);
+    vec![Effect::Draw]
+}
+
+/// Selects the publisher that matters most if the user selected no process: the one that ran out of memory last, else the one
+/// with the most reserved memory. One on the device that the user selected comes first.
+pub(super) fn select_by_importance(model: &mut Model) {
+    if model.ui.process.is_some() && model.ui.process == model.ui.chosen {
+        return;
+    }
+    let there = |process: &Process| model.ui.device.is_none_or(|device| device == process.id.device);
+    let importance = |process: &&Process| {
+        let figures = process.figures.as_ref();
+        (
+            there(process),
+            figures.and_then(|figures| ran_out_at(figures, model.now)),
+            figures.map(|figures| figures.reserved),
+        )
+    };
+    // A black box of long ago matters less than what runs.
+    let matters = |process: &&Process| process.has_map() && (process.state.alive() || process.has_just_failed());
+    let most = model
+        .listed()
+        .filter(matters)
+        .min_by_key(|process| Reverse(importance(process)));
+    if let Some(id) = most.map(|process| process.id) {
+        select_process(model, Some(id));
+    }
+}
+
+/// Returns when a publisher last ran out of memory; 0 if that is not known.
+fn ran_out_at(figures: &Figures, now: Nanos) -> Option<Nanos> {
+    let at = figures.ran_out.as_ref().map(|ran_out| ran_out.at.min(now));
+    at.or((figures.ooms > 0).then_some(0))
 }
 
 pub(super) fn select_device(model: &mut Model, by: isize) {
@@ -83,5 +144,6 @@ pub(super) fn select_device(model: &mut Model, by: isize) {
         .selected_device()
         .and_then(|d| devices.iter().position(|e| e.key == d.key))
         .unwrap_or(0);
-    model.ui.device = Some(devices[at.saturating_add_signed(by).min(last)].key);
+    let key = devices[at.saturating_add_signed(by).min(last)].key;
+    choose_device(model, key);
 }

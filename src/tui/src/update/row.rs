@@ -29,11 +29,8 @@ pub(super) fn published(
             let published = &channel.snapshot.devices[index].device;
             let key = DeviceKey::of(channel.key, index, published);
             let device = shown.get(&key);
-            let wanted = match setup.only {
-                None => true,
-                Some(Only::Simulated) => published.kind == PublishedKind::Simulated,
-                Some(Only::Index(_) | Only::Part(..) | Only::Uuid(_)) => false,
-            };
+            let simulated = published.kind == PublishedKind::Simulated;
+            let wanted = setup.only.is_empty() || (simulated && setup.only.contains(&Only::Simulated));
             if device.is_some() || (channel.snapshot.life != Life::Alive && wanted) {
                 let label = device.map_or_else(|| published.name.clone(), |d| d.label.clone());
                 let mut row = of_channel(channel, index, key, label, host_processes, (setup, at));

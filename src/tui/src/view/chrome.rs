@@ -244,9 +244,16 @@ fn filter_line(screen: &mut Screen<'_>, area: Rect) {
         // The cursor.
         Span::styled(" ", Style::new().add_modifier(Modifier::REVERSED)),
         GAP,
-        Span::styled(model.matches(), theme.ink(Ink::Dim)),
-        GAP,
     ];
+    let filter = model.filter();
+    match filter.problem() {
+        Some(why) => {
+            let room = area.width.saturating_sub(columns(&spans));
+            spans.push(Span::styled(clip(why, room), theme.ink(Ink::Warning)));
+        }
+        None => spans.push(Span::styled(model.matches(), theme.ink(Ink::Dim))),
+    }
+    spans.push(GAP);
     push_keys(&theme, &mut spans, area.width, &[("Enter", "keep"), ("Esc", "clear")]);
     screen.render(Line::from(spans), area);
 }
@@ -265,16 +272,35 @@ fn hints(screen: &mut Screen<'_>, area: Rect) {
     screen.render(Line::from(spans), area);
 }
 
-/// Adds the filter that hides rows of the table, and the key that clears it.
+/// Adds the device and the filter that hide rows of the table, and the keys that show them again.
 fn filter(theme: &Theme, spans: &mut Vec<Span<'_>>, room: u16, model: &Model) {
-    let text = &model.ui.filter.text;
-    if text.is_empty() || model.ui.view != View::Overview {
+    if model.ui.view != View::Overview {
         return;
     }
-    let shown = clip(&format!("/{text}"), (room / 3).max(8));
-    spans.push(Span::styled(shown, theme.ink(Ink::Accent)));
-    spans.push(Span::styled(format!(" {}  ", model.matches()), theme.ink(Ink::Warning)));
-    push_keys(theme, spans, room, &[("Esc", "clear")]);
+    let text = &model.ui.filter.text;
+    let device = model.only_device();
+    if let Some(device) = device {
+        spans.push(Span::styled(format!("{} only", device.label), theme.ink(Ink::Accent)));
+        if text.is_empty() {
+            let listed = format!(" {} of {}", model.rows.len(), model.listable());
+            spans.push(Span::styled(listed, theme.ink(Ink::Warning)));
+        }
+        spans.push(GAP);
+    }
+    if !text.is_empty() {
+        let shown = clip(&format!("/{text}"), (room / 3).max(8));
+        spans.push(Span::styled(shown, theme.ink(Ink::Accent)));
+        let parsed = model.filter();
+        let matches = parsed.problem().map_or_else(|| model.matches(), str::to_owned);
+        // The key that clears the filter keeps its place.
+        let left = room.saturating_sub(columns(spans) + width(" ") + 2 * width("  ") + width("Esc clear"));
+        let matches = format!(" {}", clip(&matches, left));
+        spans.extend([Span::styled(matches, theme.ink(Ink::Warning)), GAP]);
+        push_keys(theme, spans, room, &[("Esc", "clear")]);
+    }
+    if device.is_some() {
+        push_keys(theme, spans, room, &[("d", "all devices")]);
+    }
 }
 
 /// Adds as many keys as fit into a line of `room` columns without being cut.

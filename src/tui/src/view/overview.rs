@@ -35,7 +35,12 @@ impl Plan {
             false => 1,
         };
         let rows: Vec<&[Device]> = devices.chunks(columns).collect();
-        let wanted = table::wanted_lines(model.rows.len());
+        // The devices keep their height while the user types a filter.
+        let listed = match model.narrowed() {
+            true => model.rows.len().max(model.listable()),
+            false => model.rows.len(),
+        };
+        let wanted = table::wanted_lines(listed);
         // The tallest tier that leaves the table the lines it wants, or at least a third of the screen.
         let table_lines = wanted.min((area.height / 3).max(4));
         let room = area.height.saturating_sub(table_lines);

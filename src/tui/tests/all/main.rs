@@ -11,6 +11,7 @@ mod cuda;
 mod demo;
 mod driver;
 mod files;
+mod filters;
 mod foreign_text;
 mod gpu;
 mod hierarchy;

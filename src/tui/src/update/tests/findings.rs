@@ -612,11 +612,20 @@ fn findings_lead_somewhere_and_can_be_dismissed() {
     findings_for(&mut model, 11 * SECOND, failure.clone(), 1);
     press(&mut model, &[Key::Char('m'), Key::Enter]);
     assert_eq!(model.ui.view, View::Triage);
-    let errors = |model: &Model| model.findings().filter(|finding| finding.severity == Severity::Error).count();
+    let errors = |model: &Model| {
+        model
+            .findings()
+            .filter(|finding| finding.severity == Severity::Error)
+            .count()
+    };
     assert_eq!(errors(&model), 1);
     press(&mut model, &[Key::Char('m'), Key::Char('d'), Key::Esc]);
     assert_eq!(errors(&model), 0);
     // Dismissed as a warning, it is shown again as an error.
-    model.ui.dismissed.values_mut().for_each(|then| *then = Severity::Warning);
+    model
+        .ui
+        .dismissed
+        .values_mut()
+        .for_each(|then| *then = Severity::Warning);
     assert_eq!(errors(&model), 1);
 }

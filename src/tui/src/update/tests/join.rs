@@ -277,7 +277,7 @@ fn old_black_boxes_are_listed_on_demand() {
 fn choosing_simulated_devices_includes_their_black_boxes() {
     let rows = |only| {
         let mut model = model();
-        model.setup.only = Some(only);
+        model.setup.only = vec![only];
         let real = channel_on(6, &[&[(GIB, Allocated)]], Published::Cuda, Life::Closed);
         feed(
             &mut model,
@@ -416,11 +416,27 @@ fn only_the_chosen_device_is_shown() {
     ];
     for (only, count) in cases {
         let mut model = model();
-        model.setup.only = Some(only.clone());
+        model.setup.only = vec![only.clone()];
         feed(&mut model, [nvml(SECOND, GIB, &[(9, GIB)])]);
         assert_eq!(model.world().devices.len(), count, "{only:?}");
         assert_eq!(model.rows.len(), count, "{only:?}: processes follow their device");
     }
+}
+
+#[test]
+fn several_devices_can_be_chosen() {
+    let mut model = model();
+    model.setup.only = vec![Only::Uuid("09".into()), Only::Simulated, Only::Index(7)];
+    let mut other = channel(12, &[&[(GIB, Allocated)]]);
+    std::sync::Arc::make_mut(&mut other.snapshot).devices[0].device.uuid = [9; 16];
+    let simulated = channel_on(13, &[&[(GIB, Allocated)]], Published::Simulated, Life::Alive);
+    let list = vec![channel(11, &[&[(GIB, Allocated)]]), other, simulated];
+    feed(&mut model, [nvml(SECOND, GIB, &[]), channels(SECOND, list)]);
+    assert_eq!(model.world().devices.len(), 2);
+    let mut listed = pids(&model);
+    listed.sort_unstable();
+    assert_eq!(listed, [12, 13]);
+    assert_eq!(model.missing_devices().unwrap(), "no such device: 7");
 }
 
 #[test]

@@ -275,3 +275,229 @@ fn selection_stays_when_the_process_begins_to_publish() {
     let selected = model.selected_process().unwrap();
     assert_eq!((selected.pid, &selected.state), (12, &ProcessState::Publishing));
 }
+
+/// The text of `not publishing` contains that of `publishing`.
+#[test]
+fn filter_matches_states_as_shown() {
+    let mut model = busy();
+    for (text, expected) in [
+        ("publishing", vec![11, 12, 13]),
+        ("not publishing", vec![99]),
+        ("-publishing", vec![99]),
+        ("state:not", vec![99]),
+        ("publishing !pid:12", vec![11, 13]),
+        ("gpu:0 pid:99,13", vec![13, 99]),
+        ("gpu:1", vec![]),
+        ("pid:x", vec![]),
+    ] {
+        press(&mut model, &[Key::Char('/'), Key::Ctrl('u')]);
+        type_text(&mut model, text);
+        assert_eq!(pids(&model), expected, "{text:?}");
+        press(&mut model, &[Key::Enter]);
+    }
+}
+
+/// Two cards: 11 and 12 use the first, 13 uses the second.
+fn two_cards() -> Model {
+    let mut model = model();
+    let mut other = channel(13, &[&[(3 * GIB, Allocated)]]);
+    std::sync::Arc::make_mut(&mut other.snapshot).devices[0].device.uuid = [9; 16];
+    let list = vec![
+        channel(11, &[&[(2 * GIB, Allocated)]]),
+        channel(12, &[&[(GIB, Allocated)]]),
+        other,
+    ];
+    feed(&mut model, [channels(SECOND, list)]);
+    model
+}
+
+#[test]
+fn list_follows_the_selected_device_while_restricted_to_it() {
+    let mut model = two_cards();
+    assert_eq!(pids(&model), [13, 11, 12]);
+    let state = |model: &Model| {
+        let selected = model.selected_process().unwrap().pid;
+        (pids(model), selected)
+    };
+    press(&mut model, &[Key::Char('d')]);
+    assert_eq!(state(&model), (vec![13], 13), "the first row's device");
+    press(&mut model, &[Key::Left]);
+    assert_eq!(state(&model), (vec![11, 12], 11), "the other one");
+    press(&mut model, &[Key::Down]);
+    let again = model.inputs.channels.channels.clone();
+    feed(&mut model, [channels(2 * SECOND, again)]);
+    assert_eq!(state(&model), (vec![11, 12], 12), "a sample changes nothing");
+    type_text(&mut model, "/pid:11,13");
+    assert_eq!(pids(&model), [11], "the filter narrows it further");
+    press(&mut model, &[Key::Esc, Key::Char('d')]);
+    assert_eq!(state(&model), (vec![13, 11, 12], 12), "the selection outlives it");
+}
+
+#[test]
+fn click_on_a_device_moves_a_restricted_list() {
+    use crate::event::{Mouse, MouseAction};
+    let mut model = two_cards();
+    press(&mut model, &[Key::Char('d')]);
+    let area = Area {
+        x: 0,
+        y: 2,
+        width: 80,
+        height: 1,
+    };
+    model.ui.hits.areas = vec![Hit {
+        area,
+        target: Target::Device(DeviceKey::Uuid(CARD)),
+    }];
+    let (x, y, action) = (9, 2, MouseAction::Click);
+    feed(&mut model, [Event::Mouse(Mouse { x, y, action })]);
+    assert_eq!(pids(&model), [11, 12]);
+}
+
+/// A GPU in MIG mode has no processes of its own.
+#[test]
+fn list_of_a_gpu_includes_its_mig_devices() {
+    let mut model = two_cards();
+    let gpu = model.live.devices[0].key;
+    model.live.devices[1].part_of = Some(PartOf {
+        gpu,
+        index: 0,
+        profile: String::new(),
+        uuid: String::new(),
+    });
+    press(&mut model, &[Key::Left, Key::Char('d')]);
+    assert_eq!(pids(&model), [13, 11, 12]);
+    press(&mut model, &[Key::Right]);
+    assert_eq!(pids(&model), [13], "a MIG device is listed alone");
+}
+
+#[test]
+fn only_device_needs_no_restriction() {
+    let mut model = busy();
+    press(&mut model, &[Key::Char('d')]);
+    assert!(!model.ui.one_device);
+    assert_eq!(model.ui.toast.unwrap().text, "GPU 0 is the only device");
+    let mut model = super::sample::model();
+    press(&mut model, &[Key::Char('d')]);
+    assert!(!model.ui.one_device, "there is no device at all");
+}
+
+#[test]
+fn findings_follow_a_restricted_list() {
+    let mut model = two_cards();
+    let about = |pid: u32| Finding {
+        about: About::Process,
+        severity: Severity::Warning,
+        process: model.world().processes.iter().find(|p| p.pid == pid).map(|p| p.id),
+        text: pid.to_string(),
+    };
+    model.live.findings = vec![about(11), about(13)];
+    let texts = |model: &Model| model.findings().map(|f| f.text.clone()).collect::<Vec<_>>();
+    assert_eq!(texts(&model), ["11", "13"]);
+    press(&mut model, &[Key::Char('d')]);
+    assert_eq!(texts(&model), ["13"]);
+}
+
+/// A model with these publishers on the card: pid, bytes, and when it ran out of memory.
+fn publishers(list: &[(u32, u64, Option<Nanos>)]) -> Model {
+    let mut model = model();
+    let publisher = |&(pid, bytes, at): &(u32, u64, Option<Nanos>)| {
+        let blocks = [(bytes, Allocated)];
+        let segments = [&blocks[..]];
+        let mut channel = channel(pid, if bytes > 0 { &segments } else { &[] });
+        let mut figures = channel.figures[0].clone().unwrap();
+        figures.ran_out = at.map(|at| RanOut {
+            at,
+            ..RanOut::default()
+        });
+        channel.figures = [Some(figures)].into();
+        channel
+    };
+    let list = list.iter().map(publisher).collect();
+    feed(
+        &mut model,
+        [channels(SECOND, list), nvml(SECOND, 70 * GIB, &[(99, 60 * GIB)])],
+    );
+    model
+}
+
+#[test]
+fn blocks_of_the_publisher_that_matters_most_are_opened() {
+    let opened = |list: &[(u32, u64, Option<Nanos>)], keys: &[Key]| {
+        let mut model = publishers(list);
+        // It uses most memory, and does not publish.
+        assert_eq!(pids(&model)[0], 99);
+        press(&mut model, keys);
+        assert_eq!(model.ui.view, View::Blocks);
+        assert_eq!(
+            model.map.as_ref().map(|map| map.process),
+            model.selected_process().filter(|p| p.has_map()).map(|p| p.id)
+        );
+        model.selected_process().unwrap().pid
+    };
+    let two = Key::Char('2');
+    let plain = [(11, GIB, None), (12, 3 * GIB, None), (13, 2 * GIB, None)];
+    let failed = [(11, GIB, Some(5)), (12, 3 * GIB, None), (13, 2 * GIB, Some(7))];
+    assert_eq!(opened(&plain, &[two]), 12, "most reserved");
+    assert_eq!(opened(&plain, &[Key::Tab]), 12);
+    assert_eq!(opened(&failed, &[two]), 13, "ran out of memory last");
+    assert_eq!(opened(&[(11, 0, Some(9)), (12, GIB, None)], &[two]), 12, "it has a map");
+    assert_eq!(opened(&[(11, 0, None)], &[two]), 99, "none has one");
+    // What the user selected is shown, even if it has no map.
+    assert_eq!(opened(&plain, &[Key::Home, two]), 99);
+    assert_eq!(opened(&plain, &[Key::Down, Key::Down, two]), 13);
+    assert_eq!(opened(&failed, &[Key::Char('3'), two]), 99, "only from the Overview");
+}
+
+/// The first row is selected when that of the user is gone.
+#[test]
+fn publisher_that_matters_most_is_opened_again_once_the_selected_one_is_gone() {
+    let mut model = publishers(&[(11, GIB, None), (12, 3 * GIB, None)]);
+    press(&mut model, &[Key::End]);
+    assert_eq!(model.selected_process().unwrap().pid, 11);
+    let rest = model
+        .inputs
+        .channels
+        .channels
+        .iter()
+        .filter(|c| c.pid != Some(11))
+        .cloned()
+        .collect();
+    feed(&mut model, [channels(2 * SECOND, rest)]);
+    assert_eq!(model.selected_process().unwrap().pid, 99);
+    press(&mut model, &[Key::Char('2')]);
+    assert_eq!(model.selected_process().unwrap().pid, 12);
+    press(&mut model, &[Key::Char('1'), Key::Char('2')]);
+    assert_eq!(
+        model.selected_process().unwrap().pid,
+        12,
+        "it stays while the user goes back and forth"
+    );
+}
+
+#[test]
+fn a_publisher_on_the_selected_device_comes_first() {
+    let mut model = two_cards();
+    press(&mut model, &[Key::Left, Key::Char('2')]);
+    assert_eq!(
+        model.selected_process().unwrap().pid,
+        11,
+        "13 has more memory on the other device"
+    );
+}
+
+#[test]
+fn next_process_in_blocks_has_a_map() {
+    let mut model = publishers(&[(11, GIB, None), (12, 0, None), (13, 2 * GIB, None)]);
+    assert_eq!(pids(&model), [99, 13, 11, 12]);
+    let (next, previous) = (Key::Char('n'), Key::Char('N'));
+    press(&mut model, &[Key::Home, Key::Char('2')]);
+    for (key, pid) in [(next, 13), (next, 11), (next, 11), (previous, 13), (previous, 13)] {
+        press(&mut model, &[key]);
+        assert_eq!(model.selected_process().unwrap().pid, pid);
+    }
+    press(&mut model, &[Key::Char('3'), previous]);
+    assert_eq!(model.selected_process().unwrap().pid, 99, "the Timeline needs no map");
+    let mut model = publishers(&[(12, 0, None)]);
+    press(&mut model, &[Key::Home, Key::Char('2'), next]);
+    assert_eq!(model.selected_process().unwrap().pid, 12, "no process has one");
+}

@@ -83,6 +83,7 @@ pub(super) fn channel_on(pid: u32, segments: &[&[(u64, BlockState)]], kind: Devi
     stats.large.requested_bytes = stats.large.allocated_bytes;
     stats.large.active_bytes = stat(sum(|s| matches!(s, BlockState::Allocated | BlockState::PendingFree)));
     stats.large.reserved_bytes = stat(sum(|s| s != BlockState::Unmapped));
+    stats.large.segment = stat(segments.len() as u64);
     let device = Device {
         uuid: CARD,
         kind,

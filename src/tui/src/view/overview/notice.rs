@@ -3,7 +3,7 @@
 use gpumem_probe::NvmlState;
 use ratatui::text::{Line, Span};
 
-use crate::model::{Demo, DemoPhase, Model, Only};
+use crate::model::{Demo, DemoPhase, Model};
 use crate::view::theme::{Ink, Theme};
 use crate::words;
 use crate::wrap::wrap;
@@ -53,7 +53,7 @@ impl Notice {
             NvmlState::Failed { error, hint } => {
                 Notice::new(Ink::Warning, format!("NVML fails: {error}"), words::sentence(hint))
             }
-            NvmlState::Starting if none && model.setup.only == Some(Only::Simulated) => nothing_simulated(model),
+            NvmlState::Starting if none && model.setup.only_simulated() => nothing_simulated(model),
             NvmlState::Starting if none => Notice::new(Ink::Dim, "Asking the driver ...", ""),
             NvmlState::Missing if none => {
                 let what = match &model.setup.nvml {
@@ -62,6 +62,11 @@ impl Notice {
                 };
                 Notice::new(Ink::Warning, what, without_driver(model))
             }
+            NvmlState::Ready if let Some(missing) = model.missing_devices() => Notice::new(
+                Ink::Warning,
+                words::sentence(&missing),
+                "gpumem-tui without --device shows all.",
+            ),
             NvmlState::Ready if none => Notice::new(
                 Ink::Plain,
                 "The driver answers and lists no GPU.",

@@ -4,6 +4,7 @@ mod columns;
 mod heading;
 mod row;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use gpumem_probe::NvmlState;
@@ -75,7 +76,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let lines = area.height.saturating_sub(if framed { 3 } else { 1 });
     let in_view = in_view(model, lines);
     let inside = match framed {
-        true => frame(screen, area, &note(model, in_view.clone())),
+        true => frame(screen, area, &title(model), &note(model, in_view.clone())),
         false => area,
     };
     let [heading, rows] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inside);
@@ -105,7 +106,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     }
     screen.hits.page = rows.height;
     if model.rows.is_empty() {
-        screen.render(placeholder(theme, why_no_row(model), rows), rows);
+        screen.render(placeholder(theme, &why_no_row(model), rows), rows);
         return;
     }
     screen.hits.first[0] = in_view.start;
@@ -127,8 +128,8 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 }
 
 /// Draws a frame and returns the area inside. The area includes the blank columns at the sides, which the selection covers.
-fn frame(screen: &mut Screen<'_>, area: Rect, note: &str) -> Rect {
-    let inside = screen.panel(area, "Processes", note);
+fn frame(screen: &mut Screen<'_>, area: Rect, title: &str, note: &str) -> Rect {
+    let inside = screen.panel(area, title, note);
     Rect {
         x: inside.x - 1,
         width: inside.width + 2,
@@ -211,18 +212,35 @@ fn rows_in_view(model: &Model, in_view: Range<usize>, room: u16) -> Option<Strin
     text.map(|(_, text)| text)
 }
 
+/// Returns the frame's title. It names the device that the list is restricted to.
+fn title(model: &Model) -> String {
+    match model.only_device() {
+        Some(device) => format!("Processes on {}", device.label),
+        None => "Processes".to_owned(),
+    }
+}
+
 /// Returns the note beside the frame's title.
 fn note(model: &Model, in_view: Range<usize>) -> String {
     let some = some(model, in_view);
     if !model.ui.filter.text.is_empty() {
         let some = some.map(|some| format!(", {some} shown")).unwrap_or_default();
-        return format!("{} {:?}{some}", model.matches(), model.ui.filter.text);
+        let why = model
+            .filter()
+            .problem()
+            .map(|why| format!(", {why}"))
+            .unwrap_or_default();
+        return format!("{} {:?}{why}{some}", model.matches(), model.ui.filter.text);
     }
     let rows = match some {
         Some(some) => format!("{some} rows"),
         None => plural(model.rows.len() as u64, "row"),
     };
-    match (model.world().past.len() as u64, model.ui.black_boxes) {
+    let rows = match model.only_device() {
+        Some(_) => format!("{rows}, d lists all {}", model.listable()),
+        None => rows,
+    };
+    match (model.listable_past() as u64, model.ui.black_boxes) {
         (0, _) => rows,
         (n, false) => format!("{rows}, b shows {n} that ended"),
         (n, true) => format!("{rows}, b hides {n} that ended"),
@@ -252,11 +270,21 @@ fn bar_parts(model: &Model, process: &Process) -> Option<[Part; 4]> {
 }
 
 /// Returns why there is no row, and what to do.
-fn why_no_row(model: &Model) -> &'static str {
-    if !model.ui.filter.text.is_empty() {
-        return "No process matches the filter. Esc clears it.";
+fn why_no_row(model: &Model) -> Cow<'static, str> {
+    if let Some(why) = model.filter().problem() {
+        return format!("No process matches the filter, since {why}. Esc clears it.").into();
     }
-    match (&model.world().nvml, model.world().devices.is_empty()) {
+    if !model.ui.filter.text.is_empty() {
+        return "No process matches the filter. Esc clears it.".into();
+    }
+    if let Some(device) = model.only_device().filter(|_| model.listable() > 0) {
+        return format!(
+            "No process is listed on {}. d lists those on all devices.",
+            device.label
+        )
+        .into();
+    }
+    let why = match (&model.world().nvml, model.world().devices.is_empty()) {
         (NvmlState::Starting, true) => "",
         (NvmlState::Failed { .. }, _) => {
             "While NVML fails, only programs that publish can be listed, and none does. A program publishes when it \
@@ -270,7 +298,8 @@ fn why_no_row(model: &Model) -> &'static str {
             "No process publishes now. A program publishes when it allocates through gpumem-alloc. \
              Try it: key 7 starts a demo."
         }
-    }
+    };
+    why.into()
 }
 
 /// Returns a text in place of rows.

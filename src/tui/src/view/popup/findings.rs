@@ -63,7 +63,7 @@ fn lines(screen: &Screen<'_>, room: u16, selected: usize) -> (Vec<Line<'static>>
         ]));
     }
     let left_out = all.saturating_sub(spans.len());
-    if left_out > 0 && screen.model.ui.filter.text.is_empty() {
+    if left_out > 0 && !screen.model.narrowed() {
         lines.push(Line::styled(
             format!("  {left_out} dismissed, until they get worse"),
             screen.theme.ink(Ink::Dim),

@@ -156,6 +156,68 @@ fn filter_is_shown_in_the_overview_only() {
     assert!(!last(&model).contains("match"));
 }
 
+#[test]
+fn filter_line_says_why_a_value_makes_no_sense() {
+    let mut model = fixture::h100();
+    model.ui.filter.text = "train gpu:x".into();
+    model.ui.filter.editing = true;
+    model.rows.clear();
+    let last = |model: &Model| at_80x24(model).lines().last().unwrap().to_owned();
+    let why = "gpu:x is not an index (0, 0:1), a UUID (GPU-6f5a) or sim";
+    assert!(
+        last(&model).contains(&format!(" /train gpu:x   {why}")),
+        "{}",
+        last(&model)
+    );
+    model.ui.filter.editing = false;
+    let line = last(&model);
+    assert!(
+        line.contains("/train gpu:x gpu:x is not an index") && line.contains("… "),
+        "{line}"
+    );
+    assert!(line.contains("Esc clear") && line.ends_with("? help  q quit"), "{line}");
+    let words = at_80x24(&model).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("matches the filter, since {why}")), "{words}");
+}
+
+#[test]
+fn list_of_one_device_is_named() {
+    let mut model = fixture::several();
+    model.ui.one_device = true;
+    model.rows = vec![1];
+    let label = model.selected_device().unwrap().label.clone();
+    let all = model.listable();
+    let large = text(&drawn(model.clone(), 120, 40, Colors::Mono, false).0);
+    assert!(large.contains(&format!("─ Processes on {label} ─")), "{large}");
+    assert!(large.contains(&format!(" 1 row, d lists all {all} ")), "{large}");
+    let small = at_80x24(&model);
+    let last = small.lines().last().unwrap();
+    assert!(
+        last.starts_with(&format!(" {label} only 1 of {all}  d all devices")),
+        "{last}"
+    );
+    model.ui.filter.text = "train".into();
+    let small = at_80x24(&model);
+    let last = small.lines().last().unwrap();
+    let expected = format!(" {label} only  /train 1 of {all} match  Esc clear  d all devices");
+    assert!(last.starts_with(&expected), "{last}");
+    (model.rows, model.ui.filter.text) = (vec![], String::new());
+    assert!(at_80x24(&model).contains(&format!("No process is listed on {label}. d lists")));
+}
+
+#[test]
+fn missing_device_is_reported() {
+    let mut model = fixture::h100();
+    model.setup.only = vec![Only::Index(0), Only::Index(7)];
+    let shown_text = at_80x24(&model);
+    assert!(
+        shown_text.contains("No such device: 7") && shown_text.contains("H100"),
+        "{shown_text}"
+    );
+    model.setup.only.pop();
+    assert!(!at_80x24(&model).contains("No such device"));
+}
+
 /// Texts below the table take only the lines that the table leaves empty.
 #[test]
 fn long_sentences_take_the_tables_empty_lines() {
@@ -475,7 +537,7 @@ fn missing_simulation_is_explained() {
     let mut model = fixture::failing();
     model.live.nvml = NvmlState::Starting;
     assert!(at_80x24(&model).contains("Asking the driver ..."));
-    model.setup.only = Some(Only::Simulated);
+    model.setup.only = vec![Only::Simulated];
     model.demo = Some(Demo::default());
     assert!(at_80x24(&model).contains("Starting a simulated training run ..."));
     model.demo.as_mut().unwrap().unpublished = Some("/tmp/x may be read by others".into());
