@@ -48,5 +48,6 @@ pub use pace::{Pace, Speed};
 pub use pattern::{Checked, pattern};
 pub use process::TieError;
 pub use run::{check, main, run};
+pub use signals::heeded;
 pub use stage::{Stage, Stop};
 pub use values::{is_negative, parse_duration, parse_number};

@@ -11,15 +11,20 @@ fn ignored_signals(status: &[u8]) -> u64 {
         .unwrap_or(0)
 }
 
+/// Returns those of `wanted` that this process does not ignore. What is ignored at the start (nohup, a job in the background of a script)
+/// has to stay ignored.
+pub fn heeded<const N: usize>(wanted: [i32; N]) -> impl Iterator<Item = i32> {
+    let ignored = ignored_signals(&std::fs::read("/proc/self/status").unwrap_or_default());
+    wanted
+        .into_iter()
+        .filter(move |signal| ignored >> (signal - 1) & 1 == 0)
+}
+
 /// Lets SIGTERM, SIGINT and SIGHUP end a demo or benchmark, so that it frees its memory and closes its channel. A second signal kills it
 /// at once, in case it hangs in the driver.
 pub(crate) fn listen_to_signals(signals: Signals) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // Signals that are ignored at the start (nohup, a job in the background of a script) stay ignored.
-    let ignored = ignored_signals(&std::fs::read("/proc/self/status").unwrap_or_default());
-    let wanted = [SIGTERM, SIGINT, SIGHUP];
-    let wanted = wanted.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    let mut heard = signal_hook::iterator::Signals::new(wanted)?;
+    let mut heard = signal_hook::iterator::Signals::new(heeded([SIGTERM, SIGINT, SIGHUP]))?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for (count, signal) in heard.forever().enumerate() {
             if count > 0 {

@@ -64,6 +64,8 @@ impl World {
         [
             ("GPUMEM_DIR", text(self.channels())),
             ("GPUMEM_NVML", text(&nvml)),
+            // Without the configuration of whoever runs the tests.
+            ("XDG_CONFIG_HOME", text(self.folder.path())),
             ("TERM", "xterm-256color".into()),
             ("COLORTERM", "truecolor".into()),
             ("LC_ALL", "C.UTF-8".into()),

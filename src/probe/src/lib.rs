@@ -6,7 +6,8 @@
 //!   command line, environment, libraries and records.
 //! - [`ManagedMemory`] finds the unified memory of any process and which of its pages the CPU can reach. [`UvmWatch`] has the
 //!   driver count what moves, through a helper process that runs [`run_helper`].
-//! - [`host_memory`] reads the host's memory. [`Facts`] decide how much can be seen on this machine.
+//! - [`host_memory`] reads the host's memory. [`Facts`] decide how much can be seen on this machine. [`driver_log`] has
+//!   what the driver wrote to the kernel's log.
 //!
 //! Processes and host memory come from `sysinfo`, except what it does not give: starts in clock ticks, pids of other
 //! namespaces, command lines of bounded length and the names of all users.
@@ -23,6 +24,7 @@ pub mod attach;
 mod facts;
 mod hints;
 mod host;
+mod kernel_log;
 mod nvml;
 mod pidns;
 mod process;
@@ -35,6 +37,7 @@ mod uvm;
 pub use facts::{Capabilities, DeviceNode, Fact, Facts, Place, PtraceScope};
 pub use hints::HintReader;
 pub use host::host_memory;
+pub use kernel_log::driver_log;
 pub use nvml::Nvml;
 pub use pidns::{Claim, ForeignPid, PidTranslator};
 pub use process::{NoProcess, Processes, Users};

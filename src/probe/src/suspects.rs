@@ -1,22 +1,18 @@
 //! What else may hold a GPU's memory, or fail as if it ran out: processes with an open device, the kernel's log, the host's memory,
 //! `/dev/shm` and limits. Read once, when somebody asks.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 
-use gpumem_text::clean_line;
-use rustix::fs::{Mode, OFlags, statvfs};
+use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 
+use crate::kernel_log::kernel_log;
 use crate::stat::Stat;
-use crate::{HostMemory, Reading, Root, host_memory};
+use crate::{Fact, HostMemory, Root, host_memory};
 
 /// Processes that are looked at, and open files of each.
 const PROCESSES: usize = 65_536;
 const FILES: usize = 4096;
-/// Lines of the kernel's log that are kept, and bytes of each.
-const LINES: usize = 40;
-const RECORDS: usize = 100_000;
 
 /// A process that has a GPU's device file open. It may hold memory of it, whether or not the driver lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +50,8 @@ pub struct SharedMemory {
 pub struct HostState {
     /// Processes with an open GPU. Those of other users are missing unless this process is root's.
     pub holders: Vec<MemoryHolder>,
-    /// The last lines of the kernel's log about GPUs and about lack of memory, cleaned.
-    pub kernel: Reading<Vec<String>>,
+    /// The last lines of the kernel's log that tell of a faulty GPU, or of a process that was ended for lack of memory; cleaned.
+    pub kernel: Fact<Vec<String>>,
     /// The host's memory.
     pub memory: Option<HostMemory>,
     /// How many processes the kernel ended for lack of memory: in this cgroup, or on the machine.
@@ -72,7 +68,7 @@ impl Default for HostState {
     fn default() -> Self {
         HostState {
             holders: Vec::new(),
-            kernel: Reading::Pending,
+            kernel: Ok(Vec::new()),
             memory: None,
             oom_kills: None,
             shared_memory: None,
@@ -87,7 +83,7 @@ impl HostState {
     pub fn gather(root: &Root) -> HostState {
         HostState {
             holders: holders(root),
-            kernel: kernel_log(root),
+            kernel: kernel_log(root, is_fault),
             memory: host_memory().value().copied(),
             oom_kills: oom_kills(root),
             shared_memory: shared_memory(root),
@@ -95,14 +91,9 @@ impl HostState {
             address_space: getrlimit(Resource::As).current,
         }
     }
-
-    /// Returns the kernel's lines that tell of a faulty GPU or of a process that was ended for lack of memory.
-    pub fn faults(&self) -> Vec<&str> {
-        let lines = self.kernel.value().map(Vec::as_slice).unwrap_or_default();
-        lines.iter().map(String::as_str).filter(|line| is_fault(line)).collect()
-    }
 }
 
+/// Whether a line of the kernel tells of a faulty GPU, or of a process that was ended for lack of memory.
 fn is_fault(line: &str) -> bool {
     [
         "NVRM: Xid",
@@ -154,47 +145,6 @@ fn has_device_open(root: &Root, pid: u32) -> bool {
     })
 }
 
-/// Reads the kernel's log without waiting for more of it.
-fn kernel_log(root: &Root) -> Reading<Vec<String>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(root.path("dev/kmsg"), flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => return Reading::NoPermission,
-        Err(_) => return Reading::NotSupported,
-    };
-    Reading::Value(records(file))
-}
-
-/// One read returns one record: `priority,number,time,flags;text`, and lines with details.
-fn records(mut file: File) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut buffer = vec![0; 8192];
-    for _ in 0..RECORDS {
-        let length = match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => length,
-            // The record was overwritten before it was read.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => continue,
-            Err(_) => break,
-        };
-        for record in buffer[..length].split(|&b| b == b'\n') {
-            let text = record
-                .iter()
-                .position(|&b| b == b';')
-                .map_or(record, |at| &record[at + 1..]);
-            let line = clean_line(text, 240);
-            if is_fault(&line) {
-                lines.push(line);
-            }
-        }
-        if lines.len() > 2 * LINES {
-            lines.drain(..LINES);
-        }
-    }
-    let first = lines.len().saturating_sub(LINES);
-    lines.split_off(first)
-}
-
 /// Reads how many processes were ended: of this cgroup, or else of the whole machine.
 fn oom_kills(root: &Root) -> Option<u64> {
     let value = |text: &[u8], key: &str| {
@@ -237,4 +187,67 @@ fn shared_memory(root: &Root) -> Option<SharedMemory> {
         leftovers,
         leftover_bytes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn processes_with_an_open_gpu_are_found_with_their_state() {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, state, target) in [
+            (7, 'S', "/dev/nvidia0"),
+            (8, 'Z', "/dev/nvidia-uvm"),
+            (9, 'S', "/dev/nvidiactl"),
+            (10, 'S', "/dev/null"),
+        ] {
+            let folder = dir.path().join(format!("proc/{pid}/fd"));
+            fs::create_dir_all(&folder).unwrap();
+            symlink(target, folder.join("3")).unwrap();
+            let stat = format!("{pid} (python) {state} 1 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0");
+            fs::write(dir.path().join(format!("proc/{pid}/stat")), stat).unwrap();
+        }
+        let mut found = holders(&Root::at(dir.path()));
+        found.sort_by_key(|holder| holder.pid);
+        let found: Vec<_> = found.iter().map(|holder| (holder.pid, holder.is_stuck())).collect();
+        assert_eq!(found, [(7, false), (8, true)]);
+    }
+
+    #[test]
+    fn processes_that_were_ended_are_counted_in_the_own_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let count = || oom_kills(&Root::at(dir.path()));
+        assert_eq!(count(), None);
+        put("proc/vmstat", "nr_free_pages 1\noom_kill 3\n");
+        assert_eq!(count(), Some(3));
+        put("proc/self/cgroup", "0::/pod/job\n");
+        put("sys/fs/cgroup/pod/job/memory.events", "low 0\noom 2\noom_kill 1\n");
+        assert_eq!(count(), Some(1));
+        put("proc/self/cgroup", "0::/../../etc\n");
+        assert_eq!(count(), Some(3), "a path that leads elsewhere");
+    }
+
+    #[test]
+    fn lines_of_the_kernel_that_matter() {
+        for (line, expected) in [
+            (
+                "NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.",
+                true,
+            ),
+            ("Out of memory: Killed process 4242 (python3) total-vm:1kB", true),
+            ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module", false),
+            ("usb 1-1: new device", false),
+        ] {
+            assert_eq!(is_fault(line), expected, "{line}");
+        }
+    }
 }

@@ -23,6 +23,16 @@ impl Verdict {
             Verdict::Bad => "BAD ",
         }
     }
+
+    /// Returns the word for it in JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::Good => "ok",
+            Verdict::Note => "note",
+            Verdict::NoGpu => "no-gpu",
+            Verdict::Bad => "bad",
+        }
+    }
 }
 
 /// A check and its result.

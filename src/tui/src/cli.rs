@@ -1,6 +1,7 @@
 //! The command line. Its `--help` is the reference for flags, keys, exit codes and environment.
 
 mod demo;
+mod manual;
 mod replay;
 
 use std::ffi::OsString;
@@ -9,10 +10,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpumem_demo::{is_negative, parse_duration};
+use serde::{Deserialize, Serialize};
 
 use crate::model::{Colors, Column, Filter, Only, Sort, Tracking};
 use crate::wrap::wrap;
 pub(crate) use demo::{DemoCli, explain};
+pub(crate) use manual::{completions, page};
 pub(crate) use replay::ReplayCli;
 
 /// Most columns of a line after the options. Longer lines would be wrapped by clap, which breaks the alignment.
@@ -80,6 +83,8 @@ Environment:
   XDG_RUNTIME_DIR    channels are in its directory
                      gpumem, if that is in memory
                      (tmpfs), else in /dev/shm
+  XDG_CONFIG_HOME    the configuration is in its directory
+                     gpumem, else in ~/.config/gpumem
   XDG_CACHE_HOME     reports of `bench` and the Python
                      files of `run` are kept in its
                      directory gpumem, else in
@@ -97,7 +102,7 @@ Environment:
                      memory first runs out";
 
 /// Version, commit and target, for bug reports.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("GPUMEM_BUILD"), ")");
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("GPUMEM_BUILD"), ")");
 
 /// Shows where a GPU's memory really is: which process has it, how much is reserved, allocated and cached, and how fragmented it
 /// is. Without a subcommand: the dashboard.
@@ -115,15 +120,21 @@ pub(crate) struct Cli {
 /// Flags of the dashboard and of the one-shot reports.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// How often to sample: 500ms, 2s; from 50ms to 1h
-    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval)]
-    pub interval: Duration,
+    /// How often to sample: 500ms, 2s; from 50ms to 1h [default: 1s, or what the configuration says]
+    #[arg(long, short = 'i', value_name = "TIME", allow_hyphen_values = true, value_parser = parse_interval)]
+    pub interval: Option<Duration>,
     /// Print a report and exit
     #[arg(long)]
     pub once: bool,
     /// Print one JSON document and exit
     #[arg(long)]
     pub json: bool,
+    /// With --json: print a document a sample, each on one line, until a signal ends it or stdout is closed
+    #[arg(long)]
+    pub watch: bool,
+    /// Leave out the black boxes of programs that have ended; the dashboard's b still lists them
+    #[arg(long)]
+    pub no_black_boxes: bool,
     /// Show only this device; several with commas, or with the flag again: auto (all), sim (a simulated one, running a demo), NVML's index, or a UUID (MIG-... or 0:1: a MIG device)
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_delimiter = ',', value_parser = parse_device)]
     pub device: Vec<Device>,
@@ -145,6 +156,9 @@ pub(crate) struct ViewArgs {
     /// Do nothing to any process: the dashboard then attaches to none
     #[arg(long)]
     pub readonly: bool,
+    /// Print the configuration as it is used, as TOML, and exit
+    #[arg(long)]
+    pub print_config: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub look: LookArgs,
@@ -200,26 +214,33 @@ impl UvmArg {
 /// How the terminal is used.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LookArgs {
-    /// How many colours to use
-    #[arg(long, value_enum, value_name = "STEP", default_value_t = ColorArg::Auto)]
-    pub color: ColorArg,
-    /// Draw with ASCII characters only
-    #[arg(long)]
-    pub ascii: bool,
+    /// How many colours to use [default: auto, or what the configuration says]
+    #[arg(long, value_enum, value_name = "STEP")]
+    pub color: Option<ColorArg>,
+    /// Draw with ASCII characters only; --ascii=false draws with others, whatever the configuration says
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub ascii: Option<bool>,
+    /// The configuration, instead of gpumem/config.toml in $XDG_CONFIG_HOME or ~/.config
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// The value of `--color`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum ColorArg {
     /// As the environment says.
+    #[default]
     Auto,
     /// 24-bit colours.
     True,
     /// 256 colours.
     #[value(name = "256")]
+    #[serde(rename = "256")]
     Ansi256,
     /// 16 colours.
     #[value(name = "16")]
+    #[serde(rename = "16")]
     Ansi16,
     /// No colours.
     Mono,
@@ -273,7 +294,21 @@ pub(crate) enum Command {
     #[command(after_help = AFTER_TRIAGE)]
     Triage(TriageCli),
     /// Check what can be seen on this machine, and say what to do about the rest
-    Doctor(LookArgs),
+    #[command(after_help = AFTER_DOCTOR)]
+    Doctor(DoctorCli),
+    /// Print the completions for a shell
+    #[command(after_help = AFTER_COMPLETIONS)]
+    Completions {
+        /// The shell
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or that of a subcommand, for `man -l -`
+    Man {
+        /// The subcommand
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
+    },
     /// Hold the driver's trackers of managed memory for a dashboard, which starts it
     #[command(hide = true)]
     UvmHelper,
@@ -308,6 +343,32 @@ Triton and others, in logs of one process or of many ranks, and the kernel's. Of
   kubectl logs POD | gpumem-tui triage
 
 Exit codes: 0 nothing failed for lack of memory; 4 something did; 1 it cannot be read; 2 bad arguments.";
+
+const AFTER_COMPLETIONS: &str = "\
+bash:  gpumem-tui completions bash > ~/.local/share/bash-completion/completions/gpumem-tui
+zsh:   gpumem-tui completions zsh > a folder of $fpath/_gpumem-tui
+fish:  gpumem-tui completions fish > ~/.config/fish/completions/gpumem-tui.fish";
+
+/// The arguments of `doctor`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DoctorCli {
+    /// Print the checks as one JSON document
+    #[arg(long, conflicts_with = "bundle")]
+    pub json: bool,
+    /// Write a new archive (.tar.gz) for a bug report, without names of users, hosts and jobs, arguments and paths of home directories
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
+}
+
+const AFTER_DOCTOR: &str = "\
+A check is ok, a note (something optional is missing), none (no GPU) or BAD.
+
+--bundle says what the archive has, and what stays in it. It never overwrites a file.
+
+Exit codes: 0 nothing is wrong, 1 something is, 3 there is no GPU. With --bundle: 0 the archive is written, 1 it is not.";
 
 /// The arguments of `attach`.
 #[derive(Clone, Debug, Args)]
@@ -372,7 +433,7 @@ Environment of the command:
                      to 60; 1 if not set
   GPUMEM_JOB         what the job is called";
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     let bounds = || "must be from 50ms to 1h".to_owned();
     if is_negative(text) {
         return Err(bounds());
@@ -385,7 +446,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_device(text: &str) -> Result<Device, String> {
+pub(crate) fn parse_device(text: &str) -> Result<Device, String> {
     match text {
         "auto" => Ok(Device::Auto),
         _ => Only::parse(text)

@@ -24,7 +24,7 @@ fn times_have_units_and_bounds() {
         ("1h", 3_600_000),
     ] {
         assert_eq!(
-            parse(&["--interval", text]).unwrap().view.interval.as_millis(),
+            parse(&["--interval", text]).unwrap().view.interval.unwrap().as_millis(),
             millis,
             "{text}"
         );
@@ -350,11 +350,11 @@ fn replay_is_measured_or_live() {
 #[test]
 fn demo_takes_an_interval_only_with_the_dashboard() {
     let interval = |args: &[&str]| match parse(args).map(|cli| cli.command) {
-        Ok(Some(Command::Demo(demo))) => Some(demo.interval.as_millis()),
+        Ok(Some(Command::Demo(demo))) => Some(demo.interval.map(|interval| interval.as_millis())),
         _ => None,
     };
-    assert_eq!(interval(&["demo", "train", "--interval", "500ms"]), Some(500));
-    assert_eq!(interval(&["demo", "train", "--headless"]), Some(1000));
+    assert_eq!(interval(&["demo", "train", "--interval", "500ms"]), Some(Some(500)));
+    assert_eq!(interval(&["demo", "train", "--headless"]), Some(None));
     assert_eq!(interval(&["demo", "train", "--headless", "--interval", "500ms"]), None);
     assert_eq!(interval(&["demo", "train", "--interval", "1ms"]), None);
 }
@@ -373,5 +373,5 @@ fn help_of_every_interval_names_its_bounds() {
         .filter_map(|argument| argument.get_help().map(ToString::to_string))
         .collect();
     assert_eq!(helps.len(), 3, "{helps:?}");
-    assert!(helps.iter().all(|help| help.ends_with("from 50ms to 1h")), "{helps:?}");
+    assert!(helps.iter().all(|help| help.contains("from 50ms to 1h")), "{helps:?}");
 }

@@ -1,5 +1,9 @@
 //! `gpumem-tui doctor`: checks what can be seen on this machine, and says what to do about the rest.
 
+mod bundle;
+mod machine;
+mod placeholders;
+
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -7,23 +11,35 @@ use std::path::PathBuf;
 use gpumem_probe::{Facts, Root};
 use gpumem_text::clean;
 
+use serde::Serialize;
+
 use crate::check::{Check, Verdict, good, not};
 use crate::model::{Colors, Model};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
 use crate::{report, source};
 
-/// Runs all checks.
-pub(crate) fn examine(env: &Environment, colors: Colors, ascii: bool) -> Vec<Check> {
+pub(crate) use bundle::bundle;
+
+/// Name and version of the format of `--json`.
+const SCHEMA: &str = "gpumem-doctor/1";
+
+/// Runs all checks. `model` takes over what was sampled for them.
+pub(crate) fn examine(model: &mut Model, env: &Environment, colors: Colors, ascii: bool) -> Vec<Check> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let facts = Facts::gather(&Root::default(), runtime.as_deref());
-    let mut model = Model::default();
-    report::sample(&mut model);
+    report::sample(model);
     let sources = source::all();
     let checks = sources.iter().flat_map(|source| source.checks(&facts, &model.inputs));
     let mut all: Vec<Check> = checks.collect();
     all.push(screen(env, colors, ascii));
     all
+}
+
+/// Returns the check of a configuration that cannot be used.
+pub(crate) fn configuration(wrong: &str) -> Check {
+    let todo = "correct that line, or name another file with --config: the dashboard and the reports refuse this one";
+    not("config", Verdict::Bad, wrong, todo)
 }
 
 /// Checks the terminal that the dashboard would use.
@@ -56,6 +72,42 @@ fn screen(env: &Environment, colors: Colors, ascii: bool) -> Check {
         return not(name, Verdict::Note, seen, "80x24 or more shows everything");
     }
     good(name, seen)
+}
+
+/// The document of `--json`, as `JSON.md` describes it.
+#[derive(Serialize)]
+struct JsonChecks {
+    schema: &'static str,
+    version: &'static str,
+    checks: Vec<JsonCheck>,
+}
+
+#[derive(Serialize)]
+struct JsonCheck {
+    name: &'static str,
+    verdict: &'static str,
+    seen: String,
+    todo: Option<String>,
+}
+
+/// Formats the checks as a JSON document on one line, without the newline.
+///
+/// # Errors
+/// When it cannot be written as JSON, which is a bug.
+pub(crate) fn json(checks: &[Check]) -> serde_json::Result<String> {
+    // Cleaned like the text, except that lines stay lines.
+    let lines = |text: &str| text.lines().map(clean).collect::<Vec<_>>().join("\n");
+    let check = |check: &Check| JsonCheck {
+        name: check.name,
+        verdict: check.verdict.word(),
+        seen: lines(&check.seen),
+        todo: (!check.todo.is_empty()).then(|| lines(&check.todo)),
+    };
+    serde_json::to_string(&JsonChecks {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        checks: checks.iter().map(check).collect(),
+    })
 }
 
 /// Columns before what was found, and before what to do.
@@ -133,8 +185,30 @@ mod tests {
     }
 
     #[test]
+    fn document_has_each_check() {
+        let checks = [
+            check(Verdict::Good, ""),
+            check(Verdict::Bad, "do \u{1b}[this\nand that"),
+            check(Verdict::NoGpu, "x"),
+        ];
+        let document: serde_json::Value = serde_json::from_str(&json(&checks).unwrap_or_default()).unwrap_or_default();
+        assert_eq!(
+            document,
+            serde_json::json!({
+                "schema": "gpumem-doctor/1",
+                "version": env!("CARGO_PKG_VERSION"),
+                "checks": [
+                    {"name": "thing", "verdict": "ok", "seen": "seen", "todo": null},
+                    {"name": "thing", "verdict": "bad", "seen": "seen", "todo": "do \u{fffd}[this\nand that"},
+                    {"name": "thing", "verdict": "no-gpu", "seen": "seen", "todo": "x"},
+                ]
+            })
+        );
+    }
+
+    #[test]
     fn every_check_that_is_not_good_says_what_to_do() {
-        for check in examine(&Environment::default(), Colors::Mono, false) {
+        for check in examine(&mut Model::default(), &Environment::default(), Colors::Mono, false) {
             assert!(!check.seen.is_empty(), "{check:?}");
             assert!(check.verdict == Verdict::Good || !check.todo.is_empty(), "{check:?}");
         }

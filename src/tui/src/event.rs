@@ -118,6 +118,8 @@ pub(crate) enum Event {
         /// A sentence.
         result: Result<String, String>,
     },
+    /// Alerts have fired, or the command of one has failed: a message for the user.
+    Alert(String),
     /// The view has drawn a frame with these areas.
     Drawn(Box<Hits>),
     /// Time passed.

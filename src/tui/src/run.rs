@@ -10,14 +10,17 @@ use gpumem_demo::bench::hierarchy as bench;
 use gpumem_demo::{Chosen, Demo as _, DeviceChoice, Entry, Replay, WITHOUT_GPU};
 
 use crate::app::{self, Ended};
-use crate::cli::{Cli, Command, DemoCli, LookArgs, ReplayCli, RunCli, TriageCli, ViewArgs, explain};
+use crate::cli::{
+    Cli, Command, DemoCli, DoctorCli, LookArgs, ReplayCli, RunCli, TriageCli, ViewArgs, completions, explain, page,
+};
 use crate::clock;
+use crate::config::{Config, Interval};
 use crate::demo::{DemoOptions, hierarchy};
-use crate::model::{Demo, DemoInfo, Hierarchies, Model, Only, Setup, Sort, Term, Tracking, View};
+use crate::model::{BlackBoxes, Demo, DemoInfo, Hierarchies, Model, Only, Setup, Sort, Term, Tracking, View};
 use crate::source::{driver_root, in_driver, named_nvml, raise_descriptor_limit};
 use crate::terminal::{self, Environment};
 use crate::wrap::wrap;
-use crate::{attach, doctor, report, run_command, triage};
+use crate::{attach, doctor, report, run_command, triage, watch};
 
 /// Exit code: something failed.
 const FAILED: u8 = 1;
@@ -59,7 +62,9 @@ fn command() -> u8 {
         }
     };
     match cli.command {
-        Some(Command::Doctor(look)) => examine(&look),
+        Some(Command::Doctor(args)) => examine(&args),
+        Some(Command::Completions { shell }) => say(&completions(shell)),
+        Some(Command::Man { command }) => manual_page(command.as_deref()),
         Some(Command::Run(run)) => run_program(&run),
         Some(Command::Triage(args)) => run_triage(&args),
         Some(Command::UvmHelper) => hold_trackers(),
@@ -76,8 +81,45 @@ fn command() -> u8 {
             None => list_demos(),
             Some(chosen) => run_demo(&demo, chosen),
         },
-        None if cli.view.once || cli.view.json => report_once(&cli.view),
-        None => dashboard(&cli.view),
+        None => view(&cli.view),
+    }
+}
+
+/// Shows the dashboard, or what takes its place.
+fn view(args: &ViewArgs) -> u8 {
+    let config = match settings(&args.look, args.interval) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    if args.print_config {
+        return match config.to_toml() {
+            Ok(text) => say(&text),
+            Err(error) => fail(FAILED, &format!("the configuration cannot be written as TOML: {error}")),
+        };
+    }
+    if args.watch {
+        return watch_json(args, &config);
+    }
+    match args.once || args.json {
+        true => report_once(args, &config),
+        false => dashboard(args, &config),
+    }
+}
+
+/// Reads the configuration, over which the arguments win. An error is reported, and is the exit code.
+fn settings(look: &LookArgs, interval: Option<Duration>) -> Result<Config, u8> {
+    match Config::load(look.config.as_deref()) {
+        Ok(config) => Ok(with_arguments(config, look, interval)),
+        Err(wrong) => Err(fail(USAGE, &wrong.to_string())),
+    }
+}
+
+fn with_arguments(config: Config, look: &LookArgs, interval: Option<Duration>) -> Config {
+    Config {
+        interval: interval.map_or(config.interval, Interval),
+        color: look.color.unwrap_or(config.color),
+        ascii: look.ascii.unwrap_or(config.ascii),
+        ..config
     }
 }
 
@@ -136,20 +178,53 @@ fn run_program(run: &RunCli) -> u8 {
     fail(error.exit_code(), &error.to_string())
 }
 
-fn examine(look: &LookArgs) -> u8 {
+fn examine(args: &DoctorCli) -> u8 {
     raise_descriptor_limit();
-    let term = term(look);
-    let checks = doctor::examine(&Environment::read(), term.colors, term.ascii);
-    match say(&doctor::text(&checks, terminal::columns(io::stdout()))) {
-        0 => doctor::exit_code(&checks),
-        failed => failed,
+    let (config, wrong) = match Config::load(args.look.config.as_deref()) {
+        Ok(config) => (with_arguments(config, &args.look, None), None),
+        Err(wrong) => (Config::default(), Some(wrong)),
+    };
+    let term = term(&config);
+    let mut model = report::model(setup(&config), "", Sort::default(), true);
+    let mut checks = doctor::examine(&mut model, &Environment::read(), term.colors, term.ascii);
+    checks.extend(wrong.map(|wrong| doctor::configuration(&wrong.to_string())));
+    if let Some(file) = &args.bundle {
+        return match doctor::bundle(file, &checks, &model) {
+            Ok(said) => say(&said),
+            Err(error) => fail(FAILED, &error),
+        };
+    }
+    let text = match args.json {
+        true => doctor::json(&checks).map(|json| json + "\n"),
+        false => Ok(doctor::text(&checks, terminal::columns(io::stdout()))),
+    };
+    match text {
+        Ok(text) => match say(&text) {
+            0 => doctor::exit_code(&checks),
+            failed => failed,
+        },
+        Err(error) => fail(FAILED, &format!("the checks cannot be written as JSON: {error}")),
+    }
+}
+
+fn manual_page(command: Option<&str>) -> u8 {
+    match page(command) {
+        Some(Ok(page)) => say(&page),
+        Some(Err(error)) => fail(FAILED, &format!("the manual page cannot be made: {error}")),
+        None => {
+            let name = gpumem_text::clean(command.unwrap_or_default());
+            fail(
+                USAGE,
+                &format!("there is no subcommand {name:?}: gpumem-tui --help lists them"),
+            )
+        }
     }
 }
 
 fn run_triage(args: &TriageCli) -> u8 {
     let collect = || {
         raise_descriptor_limit();
-        report::collect(setup(Duration::from_secs(1)), "", Sort::default(), true)
+        report::collect(report::model(setup(&Config::default()), "", Sort::default(), true))
     };
     match triage::run(args, collect, terminal::columns(io::stdout())) {
         Ok(answer) => match say(&answer.text) {
@@ -196,13 +271,17 @@ fn run_demo(demo: &DemoCli, chosen: Chosen) -> u8 {
     if code != 0 {
         return code;
     }
+    let config = match settings(&demo.look, demo.interval) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
     let demo_of = chosen.entry();
     let options = DemoOptions {
         shared: demo.run.shared_flags().into_iter().map(OsString::from).collect(),
         own: Some((demo_of.name.to_owned(), chosen.flags().to_vec())),
         device: demo.run.device.map(|device| device.to_string()),
     };
-    watch(demo_of, setup(demo.interval), options, &demo.look)
+    show_demo(demo_of, setup(&config), options, &config)
 }
 
 fn look_at_replay(replay: &ReplayCli) -> u8 {
@@ -230,9 +309,13 @@ fn look_at_replay(replay: &ReplayCli) -> u8 {
         own: Some((Replay::NAME.to_owned(), replay.child_flags())),
         device: Some(replay.device.to_string()),
     };
-    let mut setup = setup(replay.interval);
+    let config = match settings(&replay.look, replay.interval) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let mut setup = setup(&config);
     setup.demos.splice(0..0, again(replay));
-    watch(Chosen::from(demo).entry(), setup, options, &replay.look)
+    show_demo(Chosen::from(demo).entry(), setup, options, &config)
 }
 
 /// Returns the entry of a replay in the list of demos. `None` if the trace is not a regular file, which can be read only once.
@@ -247,12 +330,12 @@ fn again(replay: &ReplayCli) -> Option<DemoInfo> {
 }
 
 /// Shows a demo in the dashboard.
-fn watch(demo: Entry, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8 {
+fn show_demo(demo: Entry, setup: Setup, options: DemoOptions, config: &Config) -> u8 {
     let mut model = Model {
         setup,
         ..Model::default()
     };
-    model.ui.term = term(look);
+    model.ui.term = term(config);
     model.ui.view = View::Demo;
     model.ui.follow_demo = true;
     model.demo = Some(Demo {
@@ -261,15 +344,23 @@ fn watch(demo: Entry, setup: Setup, options: DemoOptions, look: &LookArgs) -> u8
         asked_for: true,
         ..Demo::default()
     });
-    show(model, options, demo.command)
+    show(model, options, config, demo.command)
 }
 
-fn report_once(args: &ViewArgs) -> u8 {
-    raise_descriptor_limit();
-    let mut setup = setup(args.interval);
+/// Returns the model of a report before its first sample.
+fn report_model(args: &ViewArgs, config: &Config) -> Model {
+    let mut setup = setup(config);
     setup.only = args.only();
     setup.tracking = args.uvm.tracking();
-    let model = match report::collect(setup, &args.filter(), args.sort, args.json) {
+    if args.no_black_boxes {
+        setup.black_boxes = BlackBoxes::None;
+    }
+    report::model(setup, &args.filter(), args.sort, args.json && !args.no_black_boxes)
+}
+
+fn report_once(args: &ViewArgs, config: &Config) -> u8 {
+    raise_descriptor_limit();
+    let model = match report::collect(report_model(args, config)) {
         Ok(model) => model,
         Err(error) => return fail(FAILED, &error.to_string()),
     };
@@ -293,7 +384,28 @@ fn report_once(args: &ViewArgs) -> u8 {
     }
 }
 
-fn dashboard(args: &ViewArgs) -> u8 {
+/// Prints a JSON document a sample.
+fn watch_json(args: &ViewArgs, config: &Config) -> u8 {
+    if args.once {
+        return fail(
+            USAGE,
+            "--once prints one report: leave out --watch, or use --json --watch for a document a sample",
+        );
+    }
+    if !args.json {
+        return fail(
+            USAGE,
+            "--watch is for --json: without both the dashboard watches, and --json --watch prints a document a sample",
+        );
+    }
+    raise_descriptor_limit();
+    match watch::run(report_model(args, config), config.alerts(), &complain) {
+        Ok(code) => code,
+        Err(error) => fail(FAILED, &error.to_string()),
+    }
+}
+
+fn dashboard(args: &ViewArgs, config: &Config) -> u8 {
     let only = args.only();
     let simulate = only.contains(&Only::Simulated);
     if simulate && !gpumem_demo::publishes(None) {
@@ -305,10 +417,13 @@ fn dashboard(args: &ViewArgs) -> u8 {
             "stdout is not a terminal: use --once for a report or --json for a document",
         );
     }
-    let mut setup = setup(args.interval);
+    let mut setup = setup(config);
     setup.only = only;
     setup.tracking = args.uvm.tracking();
     setup.read_only = args.readonly;
+    if args.no_black_boxes {
+        setup.black_boxes = BlackBoxes::SeenAlive;
+    }
     if args.readonly {
         // The driver's counters are attached to processes, too.
         setup.tracking = Tracking::Never;
@@ -317,7 +432,7 @@ fn dashboard(args: &ViewArgs) -> u8 {
         setup,
         ..Model::default()
     };
-    model.ui.term = term(&args.look);
+    model.ui.term = term(config);
     model.ui.filter.text = args.filter();
     model.ui.sort = args.sort;
     if simulate {
@@ -328,14 +443,14 @@ fn dashboard(args: &ViewArgs) -> u8 {
             ..Demo::default()
         });
     }
-    show(model, DemoOptions::default(), "demo")
+    show(model, DemoOptions::default(), config, "demo")
 }
 
 /// Runs the dashboard. `command` is the subcommand in error messages of its demo.
-fn show(mut model: Model, demo: DemoOptions, command: &str) -> u8 {
+fn show(mut model: Model, demo: DemoOptions, config: &Config, command: &str) -> u8 {
     raise_descriptor_limit();
     model.hierarchies = hierarchies();
-    match app::run(model, demo) {
+    match app::run(model, demo, config.alerts()) {
         Ok(Ended { code, failed: None }) => code,
         // The screen that showed the error is gone.
         Ok(Ended {
@@ -360,7 +475,7 @@ fn hierarchies() -> Hierarchies {
     }
 }
 
-fn setup(interval: Duration) -> Setup {
+fn setup(config: &Config) -> Setup {
     let uid = rustix::process::geteuid();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let info = |d: Entry| DemoInfo {
@@ -373,7 +488,7 @@ fn setup(interval: Duration) -> Setup {
         user: our_name(),
         uid: uid.as_raw(),
         root: uid.is_root(),
-        interval: interval.as_nanos() as u64,
+        interval: config.interval.0.as_nanos() as u64,
         only: Vec::new(),
         tracking: Tracking::default(),
         demos: gpumem_demo::list().map(info).collect(),
@@ -382,6 +497,7 @@ fn setup(interval: Duration) -> Setup {
         read_only: false,
         no_demo: !gpumem_demo::publishes(None),
         nvml: named_nvml(),
+        black_boxes: BlackBoxes::default(),
     }
 }
 
@@ -395,11 +511,11 @@ fn our_name() -> String {
         .map_or_else(String::new, |process| process.user)
 }
 
-fn term(look: &LookArgs) -> Term {
+fn term(config: &Config) -> Term {
     let env = Environment::read();
     Term {
-        colors: look.color.step().unwrap_or_else(|| terminal::colors(&env)),
-        ascii: look.ascii || !terminal::utf8(&env),
+        colors: config.color.step().unwrap_or_else(|| terminal::colors(&env)),
+        ascii: config.ascii || !terminal::utf8(&env),
         ..Term::default()
     }
 }

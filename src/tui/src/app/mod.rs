@@ -16,7 +16,8 @@ use crate::clock;
 use crate::demo::{DemoOptions, Demos};
 use crate::event::{Effect, Ending, Event};
 use crate::input::Input;
-use crate::model::{Demo, Model};
+use crate::model::{Alert, Demo, Model};
+use crate::notify::Notifier;
 use crate::source::{self, Requests, Samples};
 use crate::terminal;
 use crate::update::update;
@@ -42,11 +43,12 @@ pub(crate) struct Ended {
     pub failed: Option<String>,
 }
 
-/// Runs the dashboard on this terminal until it ends. If the model has a demo, that is started with the options `demo`.
+/// Runs the dashboard on this terminal until it ends. If the model has a demo, that is started with the options `demo`. `alerts` are judged
+/// with each sample.
 ///
 /// # Errors
 /// When there is no terminal, or the system refuses a resource that the dashboard needs.
-pub(crate) fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
+pub(crate) fn run(model: Model, demo: DemoOptions, alerts: Vec<Alert>) -> io::Result<Ended> {
     terminal::open()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     terminal::restore_on_panic(crate::demo::end_at_once);
@@ -56,7 +58,7 @@ pub(crate) fn run(model: Model, demo: DemoOptions) -> io::Result<Ended> {
         // and before its size is read, so that no change of the size is missed.
         let signals = Signals::new()?;
         terminal::enter()?;
-        let mut app = App::new(model, demo, signals)?;
+        let mut app = App::new(model, demo, alerts, signals)?;
         let result = app.run().await;
         // The terminal is restored first, since ending a demo takes a moment.
         terminal::leave();
@@ -80,6 +82,7 @@ struct App {
     requests: Arc<Requests>,
     demos: Demos,
     attaching: Attaching,
+    notifier: Notifier,
     /// When the next frame is due; `None` when nothing changed.
     due: Option<Instant>,
     drawn: Instant,
@@ -89,13 +92,14 @@ struct App {
 type Exit = u8;
 
 impl App {
-    fn new(mut model: Model, demo: DemoOptions, signals: Signals) -> io::Result<App> {
+    fn new(mut model: Model, demo: DemoOptions, alerts: Vec<Alert>, signals: Signals) -> io::Result<App> {
         (model.ui.term.width, model.ui.term.height) = screen::size();
         model.now = clock::now();
         let mut app = App {
             screen: Screen::new(model.ui.term)?,
             input: Input::new(terminal::keyboard()?)?,
             signals,
+            notifier: Notifier::new(alerts, &model),
             model,
             samples: Samples::default(),
             requests: Arc::default(),
@@ -142,6 +146,7 @@ impl App {
                 sampled = self.samples.next() => vec![Event::Sampled(Box::new(sampled))],
                 event = self.demos.next() => vec![Event::Demo(event)],
                 event = self.attaching.next() => vec![event],
+                why = self.notifier.next() => vec![Event::Alert(why)],
                 drained = self.screen.drain(), if self.screen.busy() => match drained {
                     Ok(()) => continue,
                     Err(_) => vec![Event::End(Ending::TerminalGone)],
@@ -154,6 +159,7 @@ impl App {
                 }
                 _ = ticks.tick() => vec![Event::Tick],
             };
+            let sampled = events.iter().any(|event| matches!(event, Event::Sampled(_)));
             for event in events {
                 if let Event::Resize { .. } = event {
                     self.screen.forget();
@@ -161,6 +167,9 @@ impl App {
                 if let Some(code) = self.apply(event).await? {
                     return Ok(code);
                 }
+            }
+            if sampled {
+                self.alert().await?;
             }
             self.requests.set(self.model.request());
         }
@@ -174,6 +183,19 @@ impl App {
             }
         }
         Ok(None)
+    }
+
+    /// Judges the alerts, and tells the user of those that fire.
+    async fn alert(&mut self) -> io::Result<()> {
+        let told = self.notifier.judge(&self.model);
+        if !told.text.is_empty() {
+            // It shows a message, which ends nothing.
+            self.apply(Event::Alert(told.text)).await?;
+        }
+        match told.bell {
+            true => self.screen.ring(),
+            false => Ok(()),
+        }
     }
 
     async fn carry_out(&mut self, effect: Effect) -> io::Result<Option<Exit>> {

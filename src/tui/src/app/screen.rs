@@ -1,6 +1,6 @@
 //! The screen: ratatui's terminal over a backend that never blocks.
 
-use std::io;
+use std::io::{self, Write};
 
 use ratatui::Terminal;
 use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
@@ -39,6 +39,16 @@ impl Screen {
         self.terminal
             .draw(|frame| hits = view::draw(frame.buffer_mut(), model))?;
         Ok(hits)
+    }
+
+    /// Rings the terminal's bell, with the next frame if the terminal is slow.
+    pub(super) fn ring(&mut self) -> io::Result<()> {
+        let output = &mut self.terminal.backend_mut().output;
+        output.frame().write_all(b"\x07")?;
+        match output.busy() {
+            true => Ok(()),
+            false => output.send(),
+        }
     }
 
     pub(super) fn forget(&mut self) {

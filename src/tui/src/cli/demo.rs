@@ -24,9 +24,9 @@ pub(crate) struct DemoCli {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub run: RunArgs,
-    /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h
-    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, conflicts_with = "headless")]
-    pub interval: Duration,
+    /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h [default: 1s, or what the configuration says]
+    #[arg(long, short = 'i', value_name = "TIME", allow_hyphen_values = true, value_parser = parse_interval, conflicts_with = "headless")]
+    pub interval: Option<Duration>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub look: LookArgs,

@@ -72,9 +72,9 @@ pub(crate) struct ReplayCli {
     /// Read commands from stdin: speed N, speed max, faster, slower, pause, quit. The replay ends with stdin
     #[arg(long, requires = "speed", conflicts_with = "watch")]
     pub steer: bool,
-    /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h
-    #[arg(long, short = 'i', value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = parse_interval, requires = "watch")]
-    pub interval: Duration,
+    /// How often the dashboard samples: 500ms, 2s; from 50ms to 1h [default: 1s, or what the configuration says]
+    #[arg(long, short = 'i', value_name = "TIME", allow_hyphen_values = true, value_parser = parse_interval, requires = "watch")]
+    pub interval: Option<Duration>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub look: LookArgs,

@@ -88,6 +88,11 @@ impl Times {
         self.0.get(&source).map(|taken| taken.at)
     }
 
+    /// Iterates over the sources that have sampled, each with the time of its newest sample.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (SourceId, Nanos)> {
+        self.0.iter().map(|(source, taken)| (*source, taken.at))
+    }
+
     /// Records a sample. Returns whether it is the first of its source.
     pub(crate) fn note(&mut self, source: SourceId, taken: Taken) -> bool {
         self.0.insert(source, taken).is_none()

@@ -3,6 +3,7 @@
 //! Nothing here draws, reads a clock or does I/O. Time comes in as [`Nanos`]. State changes only in
 //! `update`; a view reads [`Model::world`], [`Model::rows`] and [`Model::ui`], and draws.
 
+mod alert;
 mod blocks;
 mod channel;
 mod demo;
@@ -34,6 +35,7 @@ mod ui;
 mod views;
 mod world;
 
+pub(crate) use alert::{Alert, Alerts, Condition, Fired};
 pub(crate) use blocks::{BlockMap, Histogram};
 pub(crate) use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftOut, Problem, ProblemKind};
 pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
@@ -116,6 +118,20 @@ pub(crate) struct Setup {
     pub no_demo: bool,
     /// The file that `GPUMEM_NVML` names in place of the driver's library, cleaned.
     pub nvml: Option<String>,
+    /// The black boxes that are listed without being asked for.
+    pub black_boxes: BlackBoxes,
+}
+
+/// Which black boxes are listed without being asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum BlackBoxes {
+    /// Those of programs that were seen alive, and of programs that ran out of memory a short while ago.
+    #[default]
+    Recent,
+    /// Those of programs that were seen alive (`--no-black-boxes` in the dashboard).
+    SeenAlive,
+    /// None (`--no-black-boxes` in a report).
+    None,
 }
 
 impl Setup {
@@ -165,6 +181,12 @@ impl Model {
     /// Returns the world to show: frozen while paused, live otherwise.
     pub(crate) fn world(&self) -> &World {
         self.frozen.as_deref().unwrap_or(&self.live)
+    }
+
+    /// Returns the time of day of a moment, in milliseconds since 1970.
+    pub(crate) fn unix_ms(&self, at: Nanos) -> u64 {
+        let nanos = i128::from(at) + self.setup.realtime_offset;
+        u64::try_from(nanos / 1_000_000).unwrap_or(0)
     }
 
     /// Returns the age of NVML's figures when they are overdue; `None` when they are not, and while paused.

@@ -132,7 +132,7 @@ pub(crate) struct World {
     pub devices: Vec<Device>,
     /// Processes in no particular order; [`super::Model::rows`] orders them.
     pub processes: Vec<Process>,
-    /// Processes that ended before the dashboard began. Their black boxes are listed on demand.
+    /// Processes that ended before the dashboard began, most of them. Their black boxes are listed on demand.
     pub past: BTreeSet<ProcessId>,
     /// Distributed jobs, and which of the processes are their ranks.
     pub jobs: Jobs,

@@ -12,8 +12,8 @@ use super::shape::{
     JsonOutside, JsonPool, JsonProblem, JsonProcess, Reasons,
 };
 use crate::model::{
-    Basis, Device, DeviceKey, DeviceKind, Figure, Figures, Finding, LeftOut, Model, Nanos, Outlier, Partition,
-    PoolShare, Problem, ProblemKind, Process, ProcessId, ProcessState, Severity, hint_source, hint_text,
+    Basis, Device, DeviceKey, DeviceKind, Figure, Figures, Finding, LeftOut, Model, Outlier, Partition, PoolShare,
+    Problem, ProblemKind, Process, ProcessId, ProcessState, Severity, SourceId, hint_source, hint_text,
 };
 use crate::source;
 
@@ -38,7 +38,12 @@ pub(crate) fn document(model: &Model) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        time_unix_ms: unix_ms(model, model.now),
+        time_unix_ms: model.unix_ms(model.now),
+        sampled_unix_ms: world
+            .times
+            .iter()
+            .map(|(source, at)| (source_name(source), model.unix_ms(at)))
+            .collect(),
         host: &model.setup.host,
         simulated: model.simulated(),
         sources,
@@ -62,9 +67,14 @@ pub(crate) fn document(model: &Model) -> Result<String, serde_json::Error> {
     })
 }
 
-fn unix_ms(model: &Model, at: Nanos) -> u64 {
-    let nanos = i128::from(at) + model.setup.realtime_offset;
-    u64::try_from(nanos / 1_000_000).unwrap_or(0)
+/// Returns the name that a source has in the document.
+fn source_name(source: SourceId) -> &'static str {
+    match source {
+        SourceId::Channels => "channels",
+        SourceId::Managed => "uvm",
+        SourceId::Nvml => "nvml",
+        SourceId::Processes => "processes",
+    }
 }
 
 /// Returns the figure. If there is none, adds the reason to `reasons`.
@@ -272,7 +282,7 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         outlier: jobs.outlier(process.id).map(outlier),
         state,
         stopped: process.stopped,
-        ended_unix_ms: process.ended.map(|ended| unix_ms(model, ended.at)),
+        ended_unix_ms: process.ended.map(|ended| model.unix_ms(ended.at)),
         nvml: figure("nvml", &process.nvml, &mut why),
         outside: outside.map(|outside| JsonOutside {
             bytes: outside.bytes,

@@ -87,6 +87,34 @@ fn card_is_reported_with_units_and_reasons() {
     );
 }
 
+/// With `--watch` a driver that hangs leaves its last figures in the document, beside new ones of other sources.
+#[test]
+fn each_source_has_the_time_of_its_newest_sample() {
+    let mut model = Model::default();
+    for at in [5_000_000, 9_000_000] {
+        update(
+            &mut model,
+            at,
+            Event::sampled(at, Sample::Channels(ChannelSample::default())),
+        );
+        if at == 5_000_000 {
+            update(&mut model, at, Event::sampled(at, Sample::Nvml(NvmlSample::default())));
+        }
+    }
+    let document: Value = serde_json::from_str(&document(&model).unwrap()).unwrap();
+    assert_eq!(document["sampled_unix_ms"], json!({"channels": 9, "nvml": 5}));
+    assert_eq!(document["time_unix_ms"], 9);
+    // The names are those that sources have elsewhere in the document and in the list of threads.
+    let names: Vec<&str> = source::all().iter().map(|source| source.name()).collect();
+    let sources = [
+        SourceId::Nvml,
+        SourceId::Channels,
+        SourceId::Processes,
+        SourceId::Managed,
+    ];
+    assert_eq!(sources.map(source_name).to_vec(), names);
+}
+
 #[test]
 fn every_null_of_a_device_has_its_reason() {
     let sample = NvmlSample {

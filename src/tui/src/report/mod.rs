@@ -24,12 +24,8 @@ pub(crate) use text::text;
 /// How long a simulated program may take until its first step.
 const SIMULATE: Duration = Duration::from_secs(10);
 
-/// Samples everything once. `black_boxes` also lists the black boxes of programs that ended.
-///
-/// # Errors
-/// When a simulated device was asked for and its demo cannot be started or fails.
-pub(crate) fn collect(setup: Setup, filter: &str, sort: Sort, black_boxes: bool) -> std::io::Result<Model> {
-    let simulate = setup.only.contains(&Only::Simulated);
+/// Returns the model of a report before its first sample. `black_boxes` also lists the black boxes of programs that ended.
+pub(crate) fn model(setup: Setup, filter: &str, sort: Sort, black_boxes: bool) -> Model {
     let mut model = Model {
         setup: Setup { no_demo: true, ..setup },
         ..Model::default()
@@ -37,7 +33,15 @@ pub(crate) fn collect(setup: Setup, filter: &str, sort: Sort, black_boxes: bool)
     model.ui.filter.text = filter.to_owned();
     model.ui.sort = sort;
     model.ui.black_boxes = black_boxes;
-    if !simulate {
+    model
+}
+
+/// Samples everything once.
+///
+/// # Errors
+/// When a simulated device was asked for and its demo cannot be started or fails.
+pub(crate) fn collect(mut model: Model) -> std::io::Result<Model> {
+    if !model.setup.only.contains(&Only::Simulated) {
         sample(&mut model);
         return Ok(model);
     }

@@ -13,6 +13,7 @@ pub(super) struct Document<'a> {
     pub(super) schema: &'static str,
     pub(super) version: &'static str,
     pub(super) time_unix_ms: u64,
+    pub(super) sampled_unix_ms: BTreeMap<&'static str, u64>,
     pub(super) host: &'a str,
     pub(super) simulated: bool,
     /// The fields of sources, by their names.

@@ -8,7 +8,7 @@ use gpumem_probe::{NvmlState, Reading};
 use gpumem_text::units;
 
 use super::processes;
-use crate::model::{Basis, Device, DeviceKind, Model, Partition, ProcessId, Severity};
+use crate::model::{Basis, BlackBoxes, Device, DeviceKind, Model, Partition, ProcessId, Severity};
 use crate::wrap::{width, wrap};
 
 /// Formats the report, ending in a newline. Lines take at most `room` columns if possible: the table drops columns, and sentences
@@ -55,7 +55,7 @@ fn write(out: &mut String, model: &Model, room: u16) -> std::fmt::Result {
         write_budgets(out, model, room)?;
         write_jobs(out, model, room)?;
     }
-    if !world.past.is_empty() && !model.ui.black_boxes {
+    if !world.past.is_empty() && !model.ui.black_boxes && model.setup.black_boxes == BlackBoxes::Recent {
         let count = world.past.len();
         let text = format!("black boxes of programs that ended: {count} (--json and the dashboard's b list them)");
         writeln!(out)?;

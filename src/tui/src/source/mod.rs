@@ -27,7 +27,7 @@ use serde_json::value::RawValue;
 pub(crate) use descriptors::raise_limit as raise_descriptor_limit;
 pub(crate) use managed::driver_root;
 pub(crate) use nvml::{in_driver, named as named_nvml};
-pub(crate) use sampler::{Requests, Samples, start, take_once};
+pub(crate) use sampler::{Requests, Samples, start, take_once, tick_after};
 pub(crate) use slot::Slot;
 
 use channel::Channels;

@@ -17,6 +17,11 @@ const STACK: usize = 512 << 10;
 pub(crate) struct Samples(Vec<Arc<Slot<Sampled>>>);
 
 impl Samples {
+    /// Returns the number of sources that were started.
+    pub(crate) fn sources(&self) -> usize {
+        self.0.len()
+    }
+
     /// Waits for a sample and takes it. Cancelling the future loses nothing.
     pub(crate) async fn next(&self) -> Sampled {
         let mut all: Vec<_> = self.0.iter().map(|slot| Box::pin(slot.take())).collect();
@@ -122,7 +127,7 @@ pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
 
 /// Returns the next multiple of `interval` on the monotonic clock. Samplers that sleep until such a tick sample at the same
 /// moments, so that their figures fit together.
-pub(super) fn tick_after(interval: Duration) -> Nanos {
+pub(crate) fn tick_after(interval: Duration) -> Nanos {
     let interval = (interval.as_nanos() as u64).max(1_000_000);
     let now = clock::now();
     now - now % interval + interval

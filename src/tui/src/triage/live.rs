@@ -1,6 +1,6 @@
 //! Triage of what is there now: a process, or the whole machine.
 
-use gpumem_probe::{HostState, MemoryHolder, Reading};
+use gpumem_probe::{HostState, MemoryHolder};
 use gpumem_text::units;
 use gpumem_triage::{Figures, Fix, Report, triage_figures};
 
@@ -206,21 +206,21 @@ fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
             "a zombie ends with its parent; a process in state D ends when the driver answers, or with a restart",
         ));
     }
-    checks.push(match (&state.kernel, state.faults()) {
-        (Reading::Value(_), faults) if faults.is_empty() => good(
+    checks.push(match &state.kernel {
+        Ok(faults) if faults.is_empty() => good(
             "kernel log",
             "no error of a GPU, and nobody was ended for lack of memory",
         ),
-        (Reading::Value(_), faults) => not(
+        Ok(faults) => not(
             "kernel log",
             Verdict::Bad,
             faults.join("\n"),
             "dmesg -T | grep -iE 'nvrm|xid|oom|killed process'",
         ),
-        (other, _) => not(
+        Err(why) => not(
             "kernel log",
             Verdict::Note,
-            other.reason().unwrap_or_default(),
+            why,
             "sudo dmesg -T | grep -iE 'nvrm|xid|oom'",
         ),
     });
@@ -310,7 +310,6 @@ mod tests {
     fn holders_that_no_list_shows_are_named() {
         let state = HostState {
             holders: vec![holder(7, 'S'), holder(8, 'Z'), holder(9, 'D')],
-            kernel: Reading::Value(Vec::new()),
             ..HostState::default()
         };
         let checks = of_host(&state, &[7]);
@@ -333,21 +332,5 @@ mod tests {
                 ),
             ]
         );
-    }
-
-    #[test]
-    fn kernel_lines_that_matter_are_shown() {
-        let state = HostState {
-            kernel: Reading::Value(vec![
-                "NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.".into(),
-                "Out of memory: Killed process 4242 (python3) total-vm:1kB".into(),
-                "usb 1-1: new device".into(),
-            ]),
-            ..HostState::default()
-        };
-        let checks = of_host(&state, &[]);
-        let kernel = checks.iter().find(|check| check.name == "kernel log");
-        let seen = kernel.map(|check| (check.verdict, check.seen.lines().count()));
-        assert_eq!(seen, Some((Verdict::Bad, 2)));
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use gpumem_triage::triage;
 use serde::Serialize;
 
-use crate::check::{Check, Verdict};
+use crate::check::Verdict;
 use crate::cli::TriageCli;
 use crate::doctor;
 use crate::model::Model;
@@ -65,34 +65,10 @@ fn machine(model: &Model, json: bool, room: u16) -> Result<Answer, String> {
     let checks = of_machine(model);
     let found = checks.iter().any(|check| check.verdict == Verdict::Bad);
     let text = match json {
-        true => document(&checks.iter().map(JsonCheck::of).collect::<Vec<_>>())?,
+        true => doctor::json(&checks).map_err(|error| error.to_string())? + "\n",
         false => doctor::text(&checks, room),
     };
     Ok(Answer { text, found })
-}
-
-/// A check of the machine.
-#[derive(Serialize)]
-struct JsonCheck<'a> {
-    name: &'a str,
-    verdict: &'static str,
-    seen: &'a str,
-    todo: &'a str,
-}
-
-impl JsonCheck<'_> {
-    fn of(check: &Check) -> JsonCheck<'_> {
-        JsonCheck {
-            name: check.name,
-            verdict: match check.verdict {
-                Verdict::Good => "good",
-                Verdict::Note | Verdict::NoGpu => "note",
-                Verdict::Bad => "bad",
-            },
-            seen: &check.seen,
-            todo: &check.todo,
-        }
-    }
 }
 
 fn document(report: &impl Serialize) -> Result<String, String> {

@@ -10,8 +10,8 @@ use gpumem_channel::{Identity, Life};
 use gpumem_probe::{Process as HostProcess, Reading};
 
 use crate::model::{
-    Basis, COUNTED_ABOVE, ChannelKey, Device, DeviceKey, DeviceState, Inputs, Jobs, Model, Owner, Point, Process,
-    ProcessId, SourceId, World,
+    Basis, BlackBoxes, COUNTED_ABOVE, ChannelKey, Device, DeviceKey, DeviceState, Inputs, Jobs, Model, Owner, Point,
+    Process, ProcessId, SourceId, World,
 };
 
 use super::devices::{Told, devices, told};
@@ -34,7 +34,7 @@ pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     world.processes = processes(inputs, &world.devices, model);
     managed::join(&mut world.processes, &world.managed);
     world.jobs = Jobs::of(&world.processes);
-    world.past = unseen_black_boxes(&world.processes, inputs);
+    world.past = unlisted_black_boxes(&world.processes, inputs, model.setup.black_boxes);
     world.findings = super::findings::of(&world, inputs);
     std::mem::replace(&mut model.live, world)
 }
@@ -53,14 +53,18 @@ fn advance(devices: &mut [Device], inputs: &Inputs, fresh: SourceId) {
     }
 }
 
-/// Returns the black boxes whose programs were never seen alive, without those of programs that ran out of memory and ended a
-/// short while ago.
-fn unseen_black_boxes(processes: &[Process], inputs: &Inputs) -> BTreeSet<ProcessId> {
+/// Returns the black boxes that are listed only on demand.
+fn unlisted_black_boxes(processes: &[Process], inputs: &Inputs, listed: BlackBoxes) -> BTreeSet<ProcessId> {
     let seen = |owner: &Owner| matches!(owner, Owner::Channel(key) if inputs.seen_alive.contains(key));
+    let is_listed = |process: &Process| match listed {
+        BlackBoxes::Recent => seen(&process.id.owner) || process.has_just_failed(),
+        BlackBoxes::SeenAlive => seen(&process.id.owner),
+        BlackBoxes::None => false,
+    };
     processes
         .iter()
-        .filter(|p| !p.state.alive() && !seen(&p.id.owner) && !p.has_just_failed())
-        .map(|p| p.id)
+        .filter(|process| !process.state.alive() && !is_listed(process))
+        .map(|process| process.id)
         .collect()
 }
 

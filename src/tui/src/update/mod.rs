@@ -34,8 +34,8 @@ use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    Action, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos, Point, Process,
-    ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
+    Action, BlackBoxes, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos,
+    Point, Process, ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
 };
 
 use look::Look;
@@ -61,6 +61,7 @@ pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect>
         Event::Sampled(sampled) => take_sample(model, *sampled),
         Event::Demo(event) => demo::handle(model, event),
         Event::Attached { pid, result } => attach::end(model, pid, result),
+        Event::Alert(text) => toast(model, Severity::Warning, text),
         Event::Drawn(hits) => {
             model.ui.hits = *hits;
             Vec::new()
@@ -139,6 +140,8 @@ fn remember_living(inputs: &mut Inputs, sample: &ChannelSample) {
 fn mention_black_boxes(model: &mut Model) -> Vec<Effect> {
     let text = match model.live.past.len() {
         0 => return Vec::new(),
+        // The user does not want to know.
+        _ if model.setup.black_boxes != BlackBoxes::Recent => return Vec::new(),
         1 => "1 program that ended left its black box: b lists it".to_owned(),
         // A program leaves one for each device that it used.
         n => format!("programs that ended left {n} black boxes: b lists them"),

@@ -272,6 +272,44 @@ fn old_black_boxes_are_listed_on_demand() {
     assert_eq!(pids(&model).last(), Some(&5));
 }
 
+/// `--no-black-boxes`: a program that ran out of memory is listed at once otherwise, with its finding.
+#[test]
+fn black_boxes_can_be_left_out() {
+    let failed = |life| {
+        let mut channel = channel_on(5, &[&[(GIB, Allocated)]], Published::Cuda, life);
+        channel.last_sign = Some(SECOND);
+        let mut figures = channel.figures.to_vec();
+        figures.iter_mut().flatten().for_each(|figures| figures.ooms = 1);
+        channel.figures = figures.into();
+        channel
+    };
+    for (setting, ended_before, ended_now) in [
+        (BlackBoxes::Recent, true, true),
+        (BlackBoxes::SeenAlive, false, true),
+        (BlackBoxes::None, false, false),
+    ] {
+        let mut model = model();
+        model.setup.black_boxes = setting;
+        feed(&mut model, [channels(SECOND, vec![failed(Life::Died)])]);
+        let about = |model: &Model| model.findings().any(|finding| finding.process.is_some());
+        assert_eq!(
+            (!pids(&model).is_empty(), about(&model)),
+            (ended_before, ended_before),
+            "{setting:?}"
+        );
+        assert!(model.ui.toast.is_none(), "{setting:?}");
+        press(&mut model, &[Key::Char('b')]);
+        assert_eq!(pids(&model), [5], "{setting:?}: on demand");
+        press(&mut model, &[Key::Char('b')]);
+        let moments = [(2, Life::Alive), (3, Life::Died)];
+        feed(
+            &mut model,
+            moments.map(|(at, life)| channels(at * SECOND, vec![failed(life)])),
+        );
+        assert_eq!(!pids(&model).is_empty(), ended_now, "{setting:?}");
+    }
+}
+
 /// Their devices ended with them, so no other choice of a device can include them.
 #[test]
 fn choosing_simulated_devices_includes_their_black_boxes() {
