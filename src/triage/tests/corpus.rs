@@ -84,7 +84,7 @@ fn corpus() {
 
 #[test]
 fn second_corpus() {
-    check(include_str!("heldout.txt"), 140);
+    check(include_str!("second.txt"), 140);
 }
 
 #[test]

@@ -147,7 +147,7 @@ pub(crate) struct ViewArgs {
     /// Show only these processes, as pid:N in the filter
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// Sort processes: pid, user, command, nvml, reserved, alloc, cached, frag, largest-free, managed or state; - before it reverses
+    /// Sort processes: pid, user, command, nvml, reserved, alloc, cached, frag, largest-free, managed, ooms or state; - before it reverses
     #[arg(long, value_name = "COLUMN", default_value = "nvml", allow_hyphen_values = true, value_parser = parse_sort)]
     pub sort: Sort,
     /// Attach the driver's counters of managed memory to processes: auto (while view 5 shows them), on, off

@@ -66,6 +66,7 @@ fn process(pid: u32, user: &str, command: &str, job: &str) -> Process {
         stopped: None,
         mps: false,
         simulated: false,
+        failing: None,
         ended: None,
         hints: [
             HintKind::Variable {

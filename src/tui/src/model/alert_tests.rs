@@ -163,6 +163,7 @@ fn process(device: DeviceKey) -> Process {
         stopped: None,
         mps: false,
         simulated: false,
+        failing: None,
         ended: None,
         hints: [].into(),
     }

@@ -26,6 +26,7 @@ fn process(pid: u32, user: &str, command: &str, state: ProcessState) -> Process 
         stopped: None,
         mps: false,
         simulated: false,
+        failing: None,
         ended: None,
         hints: [].into(),
     }

@@ -64,8 +64,8 @@ pub(crate) use outlier::{Figure, Holdings, Outlier, signed_difference};
 pub(crate) use partition::{Basis, Partition};
 pub(crate) use pools::PoolShare;
 pub(crate) use process::{
-    COUNTED_ABOVE, Column, DEVICE_NOT_LISTED, Ended, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED, Process,
-    ProcessId, ProcessState, Sort,
+    COUNTED_ABOVE, Column, DEVICE_NOT_LISTED, Ended, Failing, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED,
+    Process, ProcessId, ProcessState, Sort,
 };
 pub(crate) use ran_out::RanOut;
 pub(crate) use ranks::{Job, Jobs, Rank};

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use gpumem_probe::{Hint, Reading};
+use gpumem_text::units;
 
-use super::Nanos;
 use super::channel::ChannelKey;
 use super::device::DeviceKey;
 use super::figures::Figures;
 use super::managed::ManagedSums;
+use super::{Nanos, SECOND};
 use crate::words;
 use crate::wrap::{cut, fits};
 
@@ -105,10 +106,52 @@ pub(crate) struct Process {
     pub mps: bool,
     /// Whether its device is simulated.
     pub simulated: bool,
+    /// Its requests that failed, if the last one did within the last minutes.
+    pub failing: Option<Failing>,
     /// When it ended, if it is a black box and the time is known.
     pub ended: Option<Ended>,
     /// What explains its memory, found from outside. Empty if nothing is, or nothing was looked for so far.
     pub hints: Arc<[Hint]>,
+}
+
+/// Requests of a process that failed, the last of them within [`Failing::RECENT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failing {
+    /// How many failed since it began.
+    pub ooms: u64,
+    /// How long ago the last one failed: in whole seconds, from a minute on in whole minutes.
+    pub ago: Nanos,
+}
+
+impl Failing {
+    /// How long a process that failed comes first.
+    const RECENT: Nanos = 300 * SECOND;
+
+    /// Returns what is recent of a publisher's failures.
+    pub(crate) fn of(figures: Option<&Figures>, now: Nanos) -> Option<Failing> {
+        let figures = figures.filter(|figures| figures.ooms > 0)?;
+        let ago = now.checked_sub(figures.ran_out.as_ref()?.at)?;
+        let step = if ago < 60 * SECOND { SECOND } else { 60 * SECOND };
+        (ago < Self::RECENT).then_some(Failing {
+            ooms: figures.ooms,
+            ago: ago / step * step,
+        })
+    }
+
+    /// Returns how often it failed, and when it last did: `OOM x82, 3 s ago`.
+    pub(crate) fn text(&self) -> String {
+        let when = match self.ago / SECOND {
+            0 => "now".to_owned(),
+            seconds @ 1..60 => format!("{seconds} s ago"),
+            _ => units::ago(self.ago),
+        };
+        format!("{}, {when}", self.count())
+    }
+
+    /// Returns how often it failed: `OOM x82`.
+    pub(crate) fn count(&self) -> String {
+        format!("OOM x{}", units::count_short(self.ooms))
+    }
 }
 
 /// When a program ended, as far as is known: at its last sign of life or later.
@@ -249,13 +292,15 @@ pub(crate) enum Column {
     LargestFree,
     /// Managed bytes.
     Managed,
+    /// Failed requests.
+    Ooms,
     /// State.
     State,
 }
 
 impl Column {
     /// All columns, in the order of the table.
-    pub(crate) const ALL: [Column; 11] = [
+    pub(crate) const ALL: [Column; 12] = [
         Column::Pid,
         Column::User,
         Column::Command,
@@ -266,6 +311,7 @@ impl Column {
         Column::Fragmentation,
         Column::LargestFree,
         Column::Managed,
+        Column::Ooms,
         Column::State,
     ];
 
@@ -282,6 +328,7 @@ impl Column {
             Column::Fragmentation => "FRAG",
             Column::LargestFree => "LARGEST FREE",
             Column::Managed => "MANAGED",
+            Column::Ooms => "OOMS",
             Column::State => "STATE",
         }
     }

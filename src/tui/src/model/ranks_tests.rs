@@ -38,6 +38,7 @@ fn rank(pid: u32, rank: u32) -> Process {
         stopped: Some(false),
         mps: false,
         simulated: false,
+        failing: None,
         ended: None,
         hints: [].into(),
     }

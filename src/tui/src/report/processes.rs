@@ -40,7 +40,9 @@ pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
         Column::ALL
             .map(Some)
             .into_iter()
-            .filter(|c| *c != Some(Column::Managed) || has_managed),
+            .filter(|c| *c != Some(Column::Managed) || has_managed)
+            // The state says it where there are some.
+            .filter(|c| *c != Some(Column::Ooms)),
     );
     // If a program uses several devices, only the device column tells its rows apart.
     let mut pids = HashSet::new();
@@ -141,13 +143,17 @@ fn cell(process: &Process, column: ReportColumn, name: usize) -> String {
             .and_then(|figures| figures.fragmentation())
             .map_or_else(|| "-".to_owned(), units::percent),
         Some(Column::LargestFree) => figures.map_or_else(|| "-".to_owned(), largest_free),
+        Some(Column::Ooms) => figures.map_or_else(|| "-".to_owned(), |figures| units::count(figures.ooms)),
         Some(Column::Managed) => process
             .managed
             .value()
             .filter(|sums| sums.bytes > 0)
             .map_or_else(|| "-".to_owned(), managed),
         Some(Column::State) if process.simulated => format!("{}, SIMULATED", process.state_text()),
-        Some(Column::State) => process.state_text(),
+        Some(Column::State) => match &process.failing {
+            Some(failing) => format!("{}, {}", process.state_text(), failing.text()),
+            None => process.state_text(),
+        },
     }
 }
 
@@ -183,6 +189,7 @@ mod tests {
             stopped: None,
             mps: false,
             simulated: true,
+            failing: None,
             ended: None,
             hints: [].into(),
         });

@@ -119,9 +119,11 @@ fn compare(a: &Process, b: &Process, sort: Sort, jobs: &Jobs) -> Ordering {
         true => Ordering::Equal,
         false => ended(b).cmp(&ended(a)),
     };
-    b.state
-        .alive()
-        .cmp(&a.state.alive())
+    // Who ran out of memory a moment ago comes first, alive or not.
+    b.failing
+        .is_some()
+        .cmp(&a.failing.is_some())
+        .then(b.state.alive().cmp(&a.state.alive()))
         .then(newest)
         .then(order)
         .then(a.id.cmp(&b.id))
@@ -138,6 +140,7 @@ fn number(process: &Process, column: Column) -> Option<f64> {
         Column::Cached => figures.map(|f| f.cached as f64),
         Column::Fragmentation => figures.and_then(|f| f.fragmentation()),
         Column::LargestFree => figures.and_then(|f| Some(f.largest()? as f64)),
+        Column::Ooms => figures.map(|f| f.ooms as f64),
         Column::Managed => process.managed.value().map(|sums| sums.bytes as f64),
         Column::Pid | Column::User | Column::Command | Column::State => None,
     }

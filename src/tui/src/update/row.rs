@@ -6,8 +6,8 @@ use gpumem_channel::{DeviceKind as PublishedKind, Life};
 use gpumem_probe::{GpuProcess, NvmlState, Process as HostProcess, Reading};
 
 use crate::model::{
-    Channel, DEVICE_NOT_LISTED, Device, DeviceKey, Ended, Inputs, NO_NVML, Nanos, Only, Owner, PROCESS_NOT_LISTED,
-    Process, ProcessId, ProcessState, SECOND, Setup, SourceId,
+    Channel, DEVICE_NOT_LISTED, Device, DeviceKey, Ended, Failing, Inputs, NO_NVML, Nanos, Only, Owner,
+    PROCESS_NOT_LISTED, Process, ProcessId, ProcessState, SECOND, Setup, SourceId,
 };
 
 use super::devices::told;
@@ -67,6 +67,7 @@ fn of_channel(
         (Life::Alive, None) => ProcessState::Publishing,
     };
     let host = host_process(channel, host_processes).filter(|_| state.alive());
+    let failing = Failing::of(figures.as_ref(), now);
     Process {
         id: ProcessId {
             device: key,
@@ -87,6 +88,7 @@ fn of_channel(
         stopped: host.map(|p| p.stopped),
         mps: false,
         simulated: channel.snapshot.devices[index].device.kind == PublishedKind::Simulated,
+        failing,
         ended: channel.last_sign.map(|at| Ended {
             at,
             minutes: now.saturating_sub(at) / MINUTE,
@@ -175,6 +177,7 @@ pub(super) fn unpublished(
         stopped: host.map(|p| p.stopped),
         mps: listed.mps,
         simulated: false,
+        failing: None,
         ended: None,
         hints: host.map_or_else(|| [].into(), |p| p.hints.clone()),
     }

@@ -389,7 +389,7 @@ fn a_trace_too_large_for_memory_is_an_error_message() {
     std::fs::write(&trace, format!("op,id,bytes,stream\n{rows}")).unwrap();
     let command = world.command(&["replay", trace.to_str().unwrap(), "--device", "sim"]);
     let limited = std::process::Command::new("sh")
-        .args(["-c", "ulimit -v 100000 && exec \"$0\" \"$@\""])
+        .args(["-c", "ulimit -v 115000 && exec \"$0\" \"$@\""])
         .arg(command.get_program())
         .args(command.get_args())
         .output()

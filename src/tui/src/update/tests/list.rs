@@ -270,7 +270,7 @@ fn selection_stays_when_the_process_begins_to_publish() {
     feed(&mut model, [channels(SECOND, vec![]), listed()]);
     press(&mut model, &[Key::Down]);
     assert_eq!(model.selected_process().map(|p| p.pid), Some(12));
-    let begins = channel(12, &[&[(2 * GIB, gpumem_channel::BlockState::Allocated)]]);
+    let begins = channel(12, &[&[(2 * GIB, Allocated)]]);
     feed(&mut model, [channels(2 * SECOND, vec![begins]), listed()]);
     let selected = model.selected_process().unwrap();
     assert_eq!((selected.pid, &selected.state), (12, &ProcessState::Publishing));
@@ -500,4 +500,34 @@ fn next_process_in_blocks_has_a_map() {
     let mut model = publishers(&[(12, 0, None)]);
     press(&mut model, &[Key::Home, Key::Char('2'), next]);
     assert_eq!(model.selected_process().unwrap().pid, 12, "no process has one");
+}
+
+/// The process that ran out of memory a moment ago comes first, in whatever order, and says so.
+#[test]
+fn process_that_just_ran_out_comes_first() {
+    let failing = |at: Nanos| {
+        let mut channel = channel(4, &[&[(GIB, Allocated)]]);
+        let mut figures = channel.figures[0].clone().unwrap();
+        figures.ooms = 82;
+        figures.ran_out = Some(RanOut {
+            at,
+            requested: GIB,
+            ..RanOut::default()
+        });
+        channel.figures = [Some(figures)].into();
+        channel
+    };
+    let large = || channel(3, &[&[(9 * GIB, Allocated)]]);
+    let mut model = model();
+    for (at, first, text) in [
+        (10, 4, Some("OOM x82, now")),
+        (13, 4, Some("OOM x82, 3 s ago")),
+        (75, 4, Some("OOM x82, 1 min ago")),
+        (311, 3, None),
+    ] {
+        feed(&mut model, [channels(at * SECOND, vec![large(), failing(10 * SECOND)])]);
+        assert_eq!(model.listed().next().map(|p| p.pid), Some(first), "{at}");
+        let four = model.listed().find(|p| p.pid == 4).unwrap();
+        assert_eq!(four.failing.map(|failing| failing.text()).as_deref(), text, "{at}");
+    }
 }

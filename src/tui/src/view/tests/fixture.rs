@@ -48,6 +48,7 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         stopped: None,
         mps: false,
         simulated: false,
+        failing: None,
         ended: None,
         hints: [].into(),
     }

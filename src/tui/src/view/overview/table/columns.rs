@@ -23,8 +23,6 @@ pub(super) enum Shown {
     Requested,
     /// Highest allocated bytes.
     Peak,
-    /// Requests that failed.
-    Ooms,
     /// A bar of its share of the device.
     Bar,
 }
@@ -52,7 +50,7 @@ const SPECS: [Spec; 17] = [
     spec(Shown::Of(Column::Fragmentation), 5, 3),
     spec(Shown::Of(Column::LargestFree), 13, 6),
     spec(Shown::Of(Column::Managed), 8, 1),
-    spec(Shown::Ooms, 5, 8),
+    spec(Shown::Of(Column::Ooms), 5, 8),
     spec(Shown::Of(Column::State), 14, 2),
 ];
 
@@ -89,7 +87,6 @@ impl Shown {
             Shown::Job => "JOB",
             Shown::Requested => "REQUESTED",
             Shown::Peak => "PEAK",
-            Shown::Ooms => "OOMS",
             Shown::Bar => "OF DEVICE",
         }
     }

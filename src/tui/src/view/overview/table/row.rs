@@ -36,6 +36,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
         _ => text,
     };
     match shown {
+        Shown::Of(Column::Pid) if process.failing.is_some() => (process.pid.to_string(), Ink::Warning),
         Shown::Of(Column::Pid) => (process.pid.to_string(), Ink::Plain),
         Shown::Device => (process.device_label.clone(), Ink::Dim),
         Shown::Gpu => (gpu(process).unwrap_or_default().to_owned(), Ink::Dim),
@@ -61,7 +62,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
                 (bound(text), ink)
             }
         },
-        Shown::Ooms => match figures.map(|f| f.ooms) {
+        Shown::Of(Column::Ooms) => match figures.map(|f| f.ooms) {
             Some(0) => ("0".to_owned(), Ink::Dim),
             Some(n) => (units::count_short(n), Ink::Warning),
             None => ("-".to_owned(), Ink::Dim),
@@ -79,6 +80,7 @@ pub(super) fn gpu(process: &Process) -> Option<&str> {
 
 fn state(process: &Process) -> (String, Ink) {
     let ink = match process.state {
+        _ if process.failing.is_some() => Ink::Warning,
         ProcessState::Publishing if process.stopped == Some(true) => Ink::Warning,
         ProcessState::Publishing => Ink::Good,
         ProcessState::NotPublishing | ProcessState::OtherUser | ProcessState::Exited => Ink::Dim,
@@ -95,6 +97,9 @@ fn state_texts(process: &Process) -> Vec<String> {
     let mut texts = match (&process.state, &process.ended) {
         (ProcessState::Inconsistent(why), _) => vec![format!("{text}: {why}"), text],
         (ProcessState::Disputed(_), _) => vec![text, "claim does not hold".to_owned()],
+        (ProcessState::Publishing, None) if let Some(failing) = &process.failing => {
+            vec![failing.text(), failing.count()]
+        }
         (_, Some(ended)) => {
             let since = ended.minutes * 60 * SECOND;
             let brief = units::ago_short(since);
@@ -112,7 +117,12 @@ fn state_texts(process: &Process) -> Vec<String> {
         }
         _ => vec![text],
     };
-    let short = vec![short];
+    let short = match process.failing {
+        Some(failing) if process.state == ProcessState::Publishing => {
+            vec![failing.count()]
+        }
+        _ => vec![short],
+    };
     if !process.simulated {
         texts.extend(short);
         return texts;
@@ -157,6 +167,9 @@ fn name_prefix(process: &Process, columns: &[(Shown, u16)]) -> String {
     } else {
         ""
     };
+    if let Some(failing) = process.failing.filter(|_| process.state == ProcessState::Publishing) {
+        return format!("{simulated}{} ", failing.count());
+    }
     match process.runs_as_usual() {
         true => simulated.to_owned(),
         false => format!("{simulated}{} ", short_state(process)),
