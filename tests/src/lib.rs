@@ -25,7 +25,7 @@ pub use background::Background;
 pub use binary::{gpumem_tui, libgpumem_alloc};
 pub use namespace::unshared;
 pub use outcome::{Ended, Modes};
-pub use publisher::{publish, publish_named, uuid_of};
+pub use publisher::{fail, publish, publish_named, uuid_of};
 pub use random::Random;
 pub use terminal::Terminal;
 pub use world::World;

@@ -1,6 +1,8 @@
 //! The test's own process as a publisher: one segment, a quarter of it cached.
 
-use gpumem_channel::{Block, BlockState, Device, DeviceStats, Options, PoolId, Publisher, Segment, Touched};
+use gpumem_channel::{
+    Block, BlockState, Device, DeviceStats, Event, EventKind, Options, PoolId, Publisher, Segment, Touched,
+};
 
 use crate::World;
 
@@ -75,19 +77,38 @@ fn publish_with(world: &World, uuid: [u8; 16], options: Options, device: &str, n
     publisher.block(0, &held, Some(1));
     publisher.block(1, &cached, None);
     publisher.segment_end(0, Some((&segment, Some(0))));
+    publisher.stats(0, &stats(held.size, segment.size), Touched::ALL);
+    publisher
+}
+
+fn stats(held: u64, reserved: u64) -> DeviceStats {
     let mut stats = DeviceStats::default();
     for (figure, n) in [
         (&mut stats.large.allocation, 1),
         (&mut stats.large.active, 1),
-        (&mut stats.large.requested_bytes, held.size),
-        (&mut stats.large.allocated_bytes, held.size),
-        (&mut stats.large.active_bytes, held.size),
+        (&mut stats.large.requested_bytes, held),
+        (&mut stats.large.allocated_bytes, held),
+        (&mut stats.large.active_bytes, held),
         (&mut stats.large.segment, 1),
-        (&mut stats.large.reserved_bytes, segment.size),
+        (&mut stats.large.reserved_bytes, reserved),
     ] {
         figure.add(n);
     }
     stats.all_peaks = stats.large.figures().map(|stat| stat.peak);
+    stats
+}
+
+/// Has a publisher say that `ooms` of its requests failed, the last one now and for `requested` bytes, when the device had 1 MiB free.
+pub fn fail(publisher: &mut Publisher, ooms: u64, requested: u64) {
+    let failed = Event {
+        kind: EventKind::OutOfMemory,
+        time: publisher.now(),
+        requested,
+        addr: MIB,
+        ..Event::default()
+    };
+    publisher.event(&failed);
+    let mut stats = stats(384 * MIB, 512 * MIB);
+    stats.num_ooms = ooms;
     publisher.stats(0, &stats, Touched::ALL);
-    publisher
 }

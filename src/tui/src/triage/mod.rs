@@ -6,7 +6,7 @@ mod live;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 
-use gpumem_triage::triage;
+use gpumem_triage::{Report, triage};
 use serde::Serialize;
 
 use crate::check::Verdict;
@@ -71,8 +71,17 @@ fn machine(model: &Model, json: bool, room: u16) -> Result<Answer, String> {
     Ok(Answer { text, found })
 }
 
-fn document(report: &impl Serialize) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
+/// The document of a report.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+fn document(report: &Report) -> Result<String, String> {
+    let schema = "gpumem-triage/1";
+    let text = serde_json::to_string_pretty(&Document { schema, report }).map_err(|error| error.to_string())?;
     Ok(text + "\n")
 }
 

@@ -58,7 +58,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
         }
         if let Some(bytes) = told.and_then(|told| unowned_memory(told, device, &world.processes)) {
             let text = format!(
-                "{}: {} belong to no listed process: a container, a process that ended, or the driver",
+                "{}: {} are in use, but by no process NVML lists: a container, a process that ended, or the driver",
                 device.label,
                 units::bytes(bytes)
             );
@@ -396,9 +396,8 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
             _ => format!(" ({pending} of it pending)"),
         };
         let (severity, budget, next) = next_larger(figures, device);
-        let text = format!(
-            "{name}: {cached} cached{pending}, largest free block {largest}{budget}: the next larger request {next}"
-        );
+        let text =
+            format!("{name}: {cached} cached{pending}, largest free block {largest}{budget}: larger requests {next}");
         say(About::Cache, severity, figures.reserved, text);
     }
 }
@@ -419,7 +418,7 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, Stri
     let is_fresh = age.is_some_and(|age| age < FRESH);
     let served = last.served && !is_fresh;
     let who = last.tag.as_ref().map(|tag| format!("{tag} ")).unwrap_or_default();
-    let mut text = format!("{times}: {who}asked for {}", units::bytes(last.requested));
+    let mut text = format!("{times}: {who}tried to allocate {}", units::bytes(last.requested));
     if let Some(pool) = &last.pool {
         text.push_str(&format!(" in {}", pool_called(pool)));
     }
@@ -455,7 +454,7 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, Stri
 /// Predicts a request that is larger than the largest free block. Returns a severity, the budget if that is what would refuse
 /// it, and the prediction.
 fn next_larger(figures: &Figures, device: Option<&Device>) -> (Severity, String, &'static str) {
-    let fails = "fails unless released cache makes room";
+    let fails = "fail unless the cache is released";
     // The request needs more than the largest free block, which is more than the budget leaves.
     if let Some(budget) = figures.budget
         && budget.saturating_sub(figures.reserved) <= figures.largest_free
@@ -465,7 +464,7 @@ fn next_larger(figures: &Figures, device: Option<&Device>) -> (Severity, String,
     let left = device.and_then(|d| d.memory.value()).map(|memory| memory.free);
     match left {
         Some(left) if left <= figures.largest_free => (Severity::Warning, String::new(), fails),
-        _ => (Severity::Info, String::new(), "takes new memory"),
+        _ => (Severity::Info, String::new(), "take new memory"),
     }
 }
 

@@ -22,6 +22,7 @@ mod manual;
 mod many;
 mod namesake;
 mod nogpu;
+mod on_call;
 mod path;
 mod places;
 mod pools;

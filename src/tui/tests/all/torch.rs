@@ -269,7 +269,7 @@ fn failed_request_and_its_map_outlive_the_program() {
     assert_eq!(row["state"], "died");
     let text = world.json().to_string();
     assert!(
-        text.contains("train.py:41 in forward asked for 20.0 MiB, the device had 5.0 MiB free"),
+        text.contains("train.py:41 in forward tried to allocate 20.0 MiB, the device had 5.0 MiB free"),
         "{text}"
     );
     assert_eq!(reader.refresh().unwrap().devices[0].segments.len(), 1);

@@ -53,6 +53,7 @@ fn file_is_judged_and_json_has_the_words_that_programs_look_for() {
         (&report["verdict"], &report["allocator"]),
         (&"fragmentation".into(), &"device".into())
     );
+    assert_eq!(report["schema"], "gpumem-triage/1");
     assert_eq!(report["evidence"]["rank"], 3);
     assert_eq!(report["figures"]["requested"], 8u64 << 30);
     for (arguments, code, words) in [

@@ -25,7 +25,7 @@ fn fragmented_cache_is_a_finding_and_a_whole_one_is_not() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
     let mut model = model();
     feed(&mut model, [channels(SECOND, vec![channel(4, &[&holes])])]);
-    let text = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
+    let text = "4: 8.0 GiB cached, largest free block 1.0 GiB: larger requests take new memory";
     assert_eq!(
         findings(&model),
         [(Severity::Info, text.into())],
@@ -70,8 +70,8 @@ fn larger_request_fails_if_no_new_memory_is_left() {
             .collect();
         texts.remove(0)
     };
-    let new = "4: 8.0 GiB cached, largest free block 1.0 GiB: the next larger request takes new memory";
-    let fails = "the next larger request fails unless released cache makes room";
+    let new = "4: 8.0 GiB cached, largest free block 1.0 GiB: larger requests take new memory";
+    let fails = "larger requests fail unless the cache is released";
     assert_eq!(reported(0, 17 * GIB), new);
     assert_eq!(reported(18 * GIB, 17 * GIB), new);
     let budget = format!("4: 8.0 GiB cached, largest free block 1.0 GiB, budget 17.0 GiB: {fails}");
@@ -133,7 +133,8 @@ fn memory_outside_of_the_allocator_is_a_finding() {
 #[test]
 fn memory_without_a_listed_owner_is_a_finding() {
     let mut model = model();
-    let text = "GPU 0: 16.0 GiB belong to no listed process: a container, a process that ended, or the driver";
+    let text =
+        "GPU 0: 16.0 GiB are in use, but by no process NVML lists: a container, a process that ended, or the driver";
     let reported = |model: &Model| findings(model).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
     feed(&mut model, [nvml(SECOND, 60 * GIB, &[(5, 41 * GIB), (6, 3 * GIB)])]);
     assert_eq!(findings(&model), [(Severity::Info, text.into())]);
@@ -326,7 +327,7 @@ fn budget_is_named_with_the_request_that_it_refused() {
     short.figures = [Some(figures)].into();
     let mut model = model();
     feed(&mut model, [channels(11 * SECOND, vec![short])]);
-    let text = "4: ran out of memory: asked for 20.0 GiB, budget 24.0 GiB";
+    let text = "4: ran out of memory: tried to allocate 20.0 GiB, budget 24.0 GiB";
     assert_eq!(findings(&model), [(Severity::Error, text.into())]);
 }
 
@@ -383,7 +384,7 @@ fn free_memory_of_the_device_is_shown_with_the_failure() {
         served: false,
         ..RanOut::default()
     };
-    let text = "4: ran out of memory: asked for 20.0 GiB, the device had 60.0 GiB free";
+    let text = "4: ran out of memory: tried to allocate 20.0 GiB, the device had 60.0 GiB free";
     let findings = findings_for(&mut model(), 11 * SECOND, failure, 1);
     assert_eq!(findings, [(Severity::Error, text.into())]);
 }
@@ -398,7 +399,8 @@ fn tag_and_pool_are_shown_with_the_failure() {
         device_free: Some(60 * GIB),
         ..RanOut::default()
     };
-    let text = "4: ran out of memory: optimizer asked for 20.0 GiB in pool tenant, the device had 60.0 GiB free";
+    let text =
+        "4: ran out of memory: optimizer tried to allocate 20.0 GiB in pool tenant, the device had 60.0 GiB free";
     let findings = findings_for(&mut model(), 11 * SECOND, failure.clone(), 1);
     assert_eq!(findings, [(Severity::Error, text.into())]);
     // A pool without a name of the program is called a private pool already.
@@ -408,7 +410,7 @@ fn tag_and_pool_are_shown_with_the_failure() {
     };
     let findings = &findings_for(&mut model(), 11 * SECOND, failure, 1)[0].1;
     assert!(
-        findings.contains("asked for 20.0 GiB in private pool 1, "),
+        findings.contains("tried to allocate 20.0 GiB in private pool 1, "),
         "{findings}"
     );
 }
@@ -425,7 +427,7 @@ fn advice_is_shown_until_as_much_was_served_and_a_minute_has_passed() {
         };
         findings_for(&mut model(), 11 * SECOND, failure, 1)[0].1.clone()
     };
-    let text = "4: ran out of memory: asked for 20.0 GiB; would have helped: ";
+    let text = "4: ran out of memory: tried to allocate 20.0 GiB; would have helped: ";
     assert_eq!(advised("wait for the GPU", 0, false), format!("{text}wait for the GPU"));
     // Sizes are rounded up.
     let raise = advised("raise the budget by", (2 << 30) + 1, false);
@@ -449,7 +451,7 @@ fn advice_is_shown_until_as_much_was_served_and_a_minute_has_passed() {
 #[test]
 fn failed_request_is_an_error_until_served_or_old() {
     let mut model = model();
-    let asked = "asked for 20.0 GiB, largest free block 5.0 GiB";
+    let asked = "tried to allocate 20.0 GiB, largest free block 5.0 GiB";
     let text = format!("4: ran out of memory: {asked}");
     assert_eq!(ran_out(&mut model, 11 * SECOND, false, 1), [(Severity::Error, text)]);
     let text = format!("4: ran out of memory 2 times: {asked}; 1 min ago, and as much was served since");
@@ -556,7 +558,7 @@ fn recent_out_of_memory_is_shown_though_never_seen_alive() {
     let (findings, rows) = reported(7);
     let text = &findings[0].1;
     assert!(
-        text.contains("(died 7 min ago): ran out of memory 81 times: asked for 2.0 GiB"),
+        text.contains("(died 7 min ago): ran out of memory 81 times: tried to allocate 2.0 GiB"),
         "{findings:?}"
     );
     assert_eq!(rows, 1);

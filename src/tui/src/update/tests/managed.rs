@@ -95,7 +95,7 @@ fn row_of_a_process_has_its_managed_memory() {
     assert_eq!((sums.bytes, sums.not_on_cpu()), (8 * GIB, 6 * GIB));
     // Memory that is accounted for has no unknown owner.
     let texts = model.world().findings.iter().map(|f| f.text.as_str());
-    let unowned: Vec<_> = texts.filter(|text| text.contains("no listed process")).collect();
+    let unowned: Vec<_> = texts.filter(|text| text.contains("by no process NVML lists")).collect();
     assert_eq!(unowned.len(), 1, "9 GiB remain: {unowned:?}");
     assert!(unowned[0].contains("9.0 GiB"), "{unowned:?}");
 }

@@ -70,7 +70,7 @@ fn process_with_two_channels_is_counted_once() {
     assert_eq!((memory.allocated, memory.cached), (29 * GIB, GIB));
     // 60 GiB less the process and what the driver keeps.
     let findings = &model.world().findings;
-    let is_unowned = |text: &str| text.contains("29.0 GiB belong to no listed process");
+    let is_unowned = |text: &str| text.contains("29.0 GiB are in use, but by no process NVML lists");
     assert!(findings.iter().any(|f| is_unowned(&f.text)), "{findings:?}");
     let uncounted = nvml_but(2 * SECOND, 60 * GIB, &[(11, 0)], |gpu| {
         if let Reading::Value(list) = &mut gpu.processes {

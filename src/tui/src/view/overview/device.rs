@@ -9,10 +9,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::model::{Device, DeviceKind};
-use crate::view::theme::Ink;
+use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{HistoryGraph, SECONDS, Spark, used_shares};
 use crate::view::{Screen, badge, history};
 use crate::wrap::width;
+use texts::Fullness;
 
 /// Marks the selected device where there are several.
 const SELECTED: &str = "▸";
@@ -198,12 +199,27 @@ fn beside_bar(device: &Device, room: u16) -> (String, Ink) {
         (_, Some((long, short))) => ([long, short].map(str::to_owned), Ink::Warning),
         _ => (
             [texts::used, texts::used_share].map(|say| say(device).unwrap_or_default()),
-            Ink::Plain,
+            match texts::fullness(device) {
+                Fullness::Room => Ink::Plain,
+                Fullness::Nearly | Fullness::Full => Ink::Warning,
+            },
         ),
     };
     // The bar matters more than a text that leaves no room for it.
     let text = texts.into_iter().find(|text| width(text) + 8 <= room);
     (text.unwrap_or_default(), ink)
+}
+
+/// Returns the colour of the memory in use: full looks full.
+fn fullness(theme: Theme, device: &Device) -> Style {
+    match texts::fullness(device) {
+        // The text does not take on the colour of the frame.
+        Fullness::Room => Style::new().fg(Color::Reset),
+        Fullness::Nearly => theme.ink(Ink::Warning),
+        Fullness::Full => theme
+            .ink(Ink::Warning)
+            .add_modifier(Modifier::BOLD | Modifier::REVERSED),
+    }
 }
 
 /// Draws the rest of a title: the label of a simulated device, its name, and the memory in use. On a frame each has blanks
@@ -212,8 +228,7 @@ fn name(screen: &mut Screen<'_>, area: Rect, device: &Device, (in_frame, wide): 
     let theme = screen.theme;
     let (text, style) = match texts::lost(device) {
         Some((text, _)) => (text.to_owned(), theme.ink(Ink::Warning)),
-        // The text does not take on the colour of the frame.
-        None => (texts::used(device).unwrap_or_default(), Style::new().fg(Color::Reset)),
+        None => (texts::used(device).unwrap_or_default(), fullness(theme, device)),
     };
     let fits = !text.is_empty() && width(&text) + 3 <= area.width;
     let behind = if in_frame { " " } else { "" };

@@ -41,7 +41,7 @@ pub(super) fn lost(device: &Device) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Returns `52.1 of 79.6 GiB used`, or `None` where there is no figure.
+/// Returns `52.1 of 79.6 GiB used, 65%`, or `None` where there is no figure.
 pub(super) fn used(device: &Device) -> Option<String> {
     let memory = device.memory.value()?;
     let (used, what) = match memory.basis {
@@ -51,7 +51,33 @@ pub(super) fn used(device: &Device) -> Option<String> {
     let total = units::bytes(memory.total);
     let same_unit = total.ends_with("GiB") && (used == 0 || used >= 1 << 30);
     let used = if same_unit { gib(used) } else { units::bytes(used) };
-    Some(format!("{used} of {total} {what}"))
+    let share = used_share(device).map_or(String::new(), |share| format!(", {share}"));
+    Some(format!("{used} of {total} {what}{share}"))
+}
+
+/// How full a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fullness {
+    /// There is room.
+    Room,
+    /// 90 % or more.
+    Nearly,
+    /// 97 % or more.
+    Full,
+}
+
+/// Returns how full a device is.
+pub(super) fn fullness(device: &Device) -> Fullness {
+    let share = device
+        .memory
+        .value()
+        .filter(|m| m.total > 0)
+        .map_or(0.0, |m| m.used() as f64 / m.total as f64);
+    match share {
+        0.97.. => Fullness::Full,
+        0.90.. => Fullness::Nearly,
+        _ => Fullness::Room,
+    }
 }
 
 /// Returns the share in use: `66%`.
