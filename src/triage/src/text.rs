@@ -13,6 +13,8 @@ use regex::Regex;
 pub(crate) const BYTES_MAX: usize = 32 << 20;
 /// A quote has at most this many characters.
 const QUOTE_MAX: usize = 160;
+/// Sources that are told apart. Each is searched for every kind of message, so a text with a million of them would take minutes.
+const SOURCES_MAX: usize = 4096;
 /// Log collectors stack prefixes, but not more than this.
 const PREFIXES_MAX: usize = 8;
 
@@ -104,7 +106,9 @@ impl Log {
             let (prefix, rest) = split(&line);
             for rest in unfolded(rest) {
                 // A line without a prefix continues what was written before it.
-                if let Some(source) = &prefix.source {
+                if let Some(source) = &prefix.source
+                    && (known.len() < SOURCES_MAX || known.contains_key(source))
+                {
                     current.clone_from(source);
                 }
                 let at = *known.entry(current.clone()).or_insert_with(|| {

@@ -82,3 +82,14 @@ fn long_text_keeps_its_beginning_and_its_end() {
     let bounded = bounded(&text);
     assert!(bounded.len() <= BYTES_MAX + 8 && bounded.starts_with("begin") && bounded.ends_with("end"));
 }
+
+#[test]
+fn sources_are_bounded_and_no_line_is_lost() {
+    let text: String = (0..SOURCES_MAX + 50)
+        .map(|pid| format!("(worker pid={pid}) memory\n"))
+        .collect();
+    let log = Log::new(&text);
+    assert_eq!(log.streams.len(), SOURCES_MAX);
+    let letters: usize = log.streams.iter().map(|stream| stream.text.len()).sum();
+    assert_eq!(letters, (SOURCES_MAX + 50) * "memory".len());
+}

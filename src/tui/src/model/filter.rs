@@ -3,7 +3,7 @@
 //!
 //! | term | matches |
 //! |---|---|
-//! | `WORD` | a part of the pid, user, command, job, device or state |
+//! | `WORD` | a part of the pid, user, command, job, device or state; `oom` is what ran out of memory in the last minutes |
 //! | `publishing`, `died` and the other [`STATES`] | exactly that state, so `publishing` is not `not publishing` |
 //! | `gpu:0` `gpu:0:1` `gpu:GPU-6f5a` `gpu:sim` | the device: index, MIG device, beginning of the UUID, simulated |
 //! | `user:NAME` | the user, by the whole name |
@@ -205,7 +205,7 @@ fn states(process: &Process) -> Vec<String> {
 }
 
 /// Returns the texts that a word may be part of.
-fn fields(process: &Process) -> [String; 6] {
+fn fields(process: &Process) -> [String; 7] {
     [
         process.pid.to_string(),
         process.user.clone(),
@@ -213,6 +213,7 @@ fn fields(process: &Process) -> [String; 6] {
         process.job_text(),
         process.device_label.clone(),
         process.state_text(),
+        process.failing.map(|failing| failing.text()).unwrap_or_default(),
     ]
 }
 

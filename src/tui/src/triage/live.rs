@@ -152,9 +152,38 @@ pub(crate) fn of_machine(model: &Model) -> Vec<Check> {
     if findings.is_empty() {
         checks.push(good("findings", "none"));
     }
+    checks.extend(sharing(model));
     let listed: Vec<u32> = model.world().processes.iter().map(|process| process.pid).collect();
     checks.extend(of_host(&HostState::gather(&gpumem_probe::Root::default()), &listed));
     checks
+}
+
+/// Says where a GPU is shared by limits of their own: what is free for a program is less than what is free of the card.
+fn sharing(model: &Model) -> Option<Check> {
+    let world = model.world();
+    let parts = world.devices.iter().filter(|device| device.part_of.is_some()).count() as u64;
+    let clients = world
+        .processes
+        .iter()
+        .filter(|process| process.mps && process.state.alive())
+        .count() as u64;
+    let mut seen = Vec::new();
+    let mut todo = Vec::new();
+    if parts > 0 {
+        seen.push(format!(
+            "{}: a program has the memory of its own one only",
+            units::plural(parts, "MIG device")
+        ));
+        todo.push("nvidia-smi -L");
+    }
+    if clients > 0 {
+        seen.push(format!(
+            "{} of MPS: each may have a limit of its own",
+            units::plural(clients, "client")
+        ));
+        todo.push("echo get_default_device_pinned_mem_limit 0 | nvidia-cuda-mps-control");
+    }
+    (!seen.is_empty()).then(|| not("sharing", Verdict::Note, seen.join("\n"), todo.join("\n")))
 }
 
 fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
@@ -296,7 +325,10 @@ fn named(holder: &MemoryHolder) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gpumem_probe::Reading;
+
     use super::*;
+    use crate::model::{DeviceKey, Owner, ProcessId, ProcessState};
 
     fn holder(pid: u32, state: char) -> MemoryHolder {
         MemoryHolder {
@@ -331,6 +363,45 @@ mod tests {
                     "zombies or in the driver, and hold memory until they end: 8 (python, state Z), 9 (python, state D)"
                 ),
             ]
+        );
+    }
+
+    #[test]
+    fn shared_gpus_are_named() {
+        let mut model = Model::default();
+        assert_eq!(sharing(&model), None);
+        model.live.processes = vec![Process {
+            id: ProcessId {
+                device: DeviceKey::NvmlIndex(0),
+                owner: Owner::Pid(7, 0),
+            },
+            pid: 7,
+            device_label: "GPU 0".into(),
+            user: String::new(),
+            command: String::new(),
+            job: String::new(),
+            rank: None,
+            world_size: None,
+            parent: None,
+            nvml: Reading::NotSupported,
+            figures: None,
+            managed: Reading::NotSupported,
+            state: ProcessState::NotPublishing,
+            stopped: None,
+            mps: true,
+            simulated: false,
+            failing: None,
+            ended: None,
+            hints: [].into(),
+        }];
+        let check = sharing(&model);
+        let seen = check.map(|check| (check.name, check.seen));
+        assert_eq!(
+            seen,
+            Some((
+                "sharing",
+                "1 client of MPS: each may have a limit of its own".to_owned()
+            ))
         );
     }
 }

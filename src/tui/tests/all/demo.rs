@@ -61,7 +61,7 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
     terminal.keys(" ");
     terminal.wait_for(&["5 of 6", "it succeeds", "waits for you"]);
     terminal.keys("1");
-    terminal.wait_for(&["ran out of memory", "publishing"]);
+    terminal.wait_for(&["ran out of memory", "OOM x1"]);
     terminal.keys("3");
     terminal.wait_for(&["out of memory", "last 60 s"]);
     terminal.keys("7");

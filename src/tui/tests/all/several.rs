@@ -41,8 +41,9 @@ fn several_dashboards_show_one_publisher() {
     demo.tell("next");
     let ooms = demo.step()["stats"]["ooms"].clone();
     assert_eq!(ooms, 1);
-    third.wait_for(&["ran out of memory"]);
-    assert!(shows(&third.text(), demo.pid(), "publishing"));
+    third.wait("the failure in its row", |screen| {
+        screen.contains("ran out of memory") && shows(screen, demo.pid(), "OOM x1")
+    });
 }
 
 #[test]
