@@ -171,7 +171,7 @@ const LONG: usize = 64 << 10;
 fn telling(text: &str) -> Vec<bool> {
     static WORDS: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
-            r"(?i)memory|oom|alloc|exhaust|kill|shm|shared|code\D{0,3}(?:137|-9)|status\D{0,3}137|sigkill|xid|ecc|cuda|cudnn|cublas|hip|resource|ibv_|memlock|ulimit|nvmap|nvml|nvrm|nvls|handles_|cache blocks|pool|overflow|internal array|bus error|lowonmem|off the bus|space left|permission|internal assert|free blocks|fi_mr|buffer|maxseqlen|max seq len|tactic|gib|\bGB\b|nvidia-smi|MiB",
+            r"(?i)memory|oom|alloc|exhaust|kill|shm|shared|code\D{0,3}(?:137|-9)|status\D{0,3}137|sigkill|xid|ecc|cuda|cudnn|cublas|hip|resource|ibv_|memlock|ulimit|nvmap|nvml|nvrm|nvls|handles_|cache blocks|pool|overflow|internal array|bus error|lowonmem|off the bus|space left|permission|internal assert|free blocks|fi_mr|buffer|maxseqlen|max seq len|tactic|nvidia-smi",
         )
     });
     if text.len() < LONG {
