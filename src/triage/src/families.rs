@@ -260,28 +260,36 @@ fn count(found: &Captures<'_>, at: usize) -> Option<u64> {
     bytes(found.get(at)?.as_str(), "b")
 }
 
+/// Judges a device's memory by figures alone.
+fn diagnosed(figures: Figures) -> Judged {
+    let (verdict, why) = diagnose(&figures);
+    of_device(verdict, why, figures)
+}
+
+/// Returns a verdict on a device's memory.
+fn of_device(verdict: Verdict, why: impl Into<String>, figures: Figures) -> Judged {
+    let strength = if verdict == V::Incomplete { General } else { Specific };
+    Judged {
+        figures,
+        ..judged(strength, A::Device, verdict, why)
+    }
+}
+
 /// Judges what has a request and no more.
 fn by_request(requested: Option<u64>) -> Judged {
     let figures = Figures {
         requested,
         ..Figures::default()
     };
-    let (verdict, why) = match requested {
-        Some(asked) if asked > LARGEST_DEVICE => diagnose(&figures),
-        Some(asked) => (
-            V::Incomplete,
-            format!(
+    match requested {
+        Some(asked) if asked > LARGEST_DEVICE => diagnosed(figures),
+        Some(asked) => {
+            let why = format!(
                 "{} were asked for; what the device had and who has the rest is not in the text",
                 text(asked)
-            ),
-        ),
-        None => (V::Incomplete, NO_SIZES.to_owned()),
-    };
-    Judged {
-        strength: if verdict == V::Incomplete { General } else { Specific },
-        allocator: A::Device,
-        verdict,
-        figures,
-        why,
+            );
+            of_device(V::Incomplete, why, figures)
+        }
+        None => of_device(V::Incomplete, NO_SIZES, figures),
     }
 }

@@ -1,6 +1,6 @@
 //! Reads logs and messages of programs that ran out of memory, and says which allocator failed, why, and what to do.
 //!
-//! [`triage`] reads any text: a message, a traceback, the logs of several ranks. It first finds out *whose* memory failed (the GPU's, the
+//! [`triage`] and [`triage_log`] read any text: a message, a traceback, the logs of several ranks. They first find out *whose* memory failed (the GPU's, the
 //! host's, `/dev/shm`, a kernel's on-chip memory, ...), then the figures, and from them the [`Verdict`]. Where a text does not carry a
 //! cause the verdict is [`Verdict::Incomplete`], and the report says what is missing and how to get it.
 //!
@@ -29,6 +29,7 @@ mod text;
 mod verdict;
 
 use std::collections::BTreeSet;
+use std::io;
 
 use serde::Serialize;
 
@@ -38,7 +39,7 @@ pub use pytorch::Figures;
 pub use verdict::{Allocator, Verdict};
 
 use scan::Found;
-use text::Log;
+use text::{Excerpt, Log};
 
 /// What a text says of a failure.
 #[derive(Clone, Debug, Serialize)]
@@ -80,8 +81,23 @@ pub struct Evidence {
 }
 
 /// Reads a log or a message.
+///
+/// Of more than 32 MiB the first and the last half of that are judged.
+///
+/// # Errors
+/// Those of the reader.
+pub fn triage_log(reader: impl io::Read) -> io::Result<Report> {
+    let excerpt = Excerpt::read(reader)?;
+    let mut report = triage(&excerpt.text);
+    if let Some(evidence) = &mut report.evidence {
+        evidence.line = excerpt.number(evidence.line);
+    }
+    Ok(report)
+}
+
+/// Judges a text, all of it.
 pub fn triage(text: &str) -> Report {
-    let log = Log::new(&text::bounded(text));
+    let log = Log::new(text);
     let found = scan::scan(&log);
     let Some(first) = scan::first(&log, &found) else {
         return nothing();

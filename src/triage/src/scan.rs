@@ -75,9 +75,7 @@ fn pytorch(log: &Log, number: usize, stream: &Stream) -> Vec<Found> {
         let mut judged = judge(&message);
         in_phase(&mut judged, stream.before(begin.start(), AROUND), after);
         if is_handled(stream, begin.start(), begin.end() + message.length) {
-            judged.strength = Strength::Warning;
-            judged.why = format!("the program caught it and went on. Of the failure: {}", judged.why);
-            judged.verdict = Verdict::Warning;
+            judged = went_on(judged, CAUGHT);
         }
         all.push(Found {
             judged,
@@ -88,6 +86,18 @@ fn pytorch(log: &Log, number: usize, stream: &Stream) -> Vec<Found> {
         });
     }
     all
+}
+
+const CAUGHT: &str = "the program caught it and went on";
+
+/// Turns a failure into a warning, because the program did not end by it.
+fn went_on(judged: Judged, how: &str) -> Judged {
+    Judged {
+        strength: Strength::Warning,
+        verdict: Verdict::Warning,
+        why: format!("{how}. Of the failure: {}", judged.why),
+        ..judged
+    }
 }
 
 fn judge(message: &Message) -> Judged {
@@ -185,20 +195,13 @@ fn others(log: &Log, number: usize, stream: &Stream, surroundings: &Surroundings
             }
             // `... Ignoring this choice.`
             if judged.strength > Strength::Warning && GOES_ON.is_match(around.line) {
-                judged = Judged {
-                    strength: Strength::Warning,
-                    verdict: Verdict::Warning,
-                    why: format!("the line says that the program goes on. Of the failure: {}", judged.why),
-                    ..judged
-                };
+                judged = went_on(judged, "the line says that the program goes on");
             }
             let may_be_handled =
                 matches!(judged.allocator, Allocator::Device | Allocator::Unknown) && judged.verdict != Verdict::Budget;
             if judged.strength >= Strength::General && may_be_handled && is_handled(stream, whole.start(), whole.end())
             {
-                judged.strength = Strength::Warning;
-                judged.verdict = Verdict::Warning;
-                judged.why = format!("the program caught it and went on. Of the failure: {}", judged.why);
+                judged = went_on(judged, CAUGHT);
             }
             all.push(Found {
                 judged,

@@ -130,3 +130,16 @@ proptest! {
         prop_assert!(report.evidence.is_none_or(|evidence| evidence.line >= 1 && evidence.line <= text.lines().count()));
     }
 }
+
+/// Databases number their transactions by the word that the driver has for its errors.
+#[test]
+fn xid_of_a_database_is_no_fault_of_a_card() {
+    assert_eq!(
+        triage("LOG:  checkpoint starting: xid: 79, wal").verdict,
+        Verdict::Nothing
+    );
+    assert_eq!(
+        triage("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.").verdict,
+        Verdict::Hardware
+    );
+}

@@ -3,8 +3,8 @@
 //! Terminals, chat programs and log collectors break lines wherever they like, between words and within them. Without white space a
 //! message is the same however it was broken.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::{self, Read};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -18,16 +18,45 @@ const SOURCES_MAX: usize = 4096;
 /// Log collectors stack prefixes, but not more than this.
 const PREFIXES_MAX: usize = 8;
 
-/// Returns a text, or the first and the last part of a longer one.
-pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
-    if text.len() <= BYTES_MAX {
-        return text.into();
+/// A text, or the first and the last part of a longer one.
+#[derive(Debug, Default)]
+pub(crate) struct Excerpt {
+    pub text: String,
+    /// Lines of the first part, and lines that were left out after it.
+    gap: Option<(usize, usize)>,
+}
+
+impl Excerpt {
+    /// Reads to the end, and keeps [`BYTES_MAX`] at most.
+    pub(crate) fn read(mut reader: impl Read) -> io::Result<Excerpt> {
+        const HALF: usize = BYTES_MAX / 2;
+        let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+        let mut first = Vec::new();
+        reader.by_ref().take(HALF as u64).read_to_end(&mut first)?;
+        let (mut last, mut left_out) = (Vec::new(), 0);
+        let mut is_cut = false;
+        while reader.by_ref().take(HALF as u64).read_to_end(&mut last)? > 0 {
+            let surplus = last.len().saturating_sub(HALF);
+            left_out += lines(&last[..surplus]);
+            last.drain(..surplus);
+            is_cut |= surplus > 0;
+        }
+        let mut text = String::from_utf8_lossy(&first).into_owned();
+        if is_cut {
+            text.push('\n');
+        }
+        let gap = is_cut.then(|| (lines(text.as_bytes()), left_out));
+        text.push_str(&String::from_utf8_lossy(&last));
+        Ok(Excerpt { text, gap })
     }
-    let mut tail = text.len() - BYTES_MAX / 2;
-    while !text.is_char_boundary(tail) {
-        tail += 1;
+
+    /// Returns the number that a line of the excerpt, counted from 1, has in the whole text.
+    pub(crate) fn number(&self, line: usize) -> usize {
+        match self.gap {
+            Some((first, left_out)) if line > first => line - 1 + left_out,
+            _ => line,
+        }
     }
-    format!("{}\n{}", head(text, BYTES_MAX / 2), &text[tail..]).into()
 }
 
 /// What one source (a rank, a worker, a container) wrote.

@@ -75,12 +75,19 @@ fn lines_of_each_source_are_together_and_keep_their_numbers() {
     assert_eq!(lines, [1, 1, 3, 4, 4]);
 }
 
+/// A log that is cut keeps its beginning, its end and the numbers of its lines.
 #[test]
-fn long_text_keeps_its_beginning_and_its_end() {
-    let text = "ä".repeat(BYTES_MAX);
-    let text = format!("begin{text}end");
-    let bounded = bounded(&text);
-    assert!(bounded.len() <= BYTES_MAX + 8 && bounded.starts_with("begin") && bounded.ends_with("end"));
+fn long_log_keeps_both_ends_and_its_line_numbers() {
+    let line = "step 1 loss 2.3\n";
+    let lines = 3 * BYTES_MAX / line.len();
+    let text = format!("begin\n{}end\n", line.repeat(lines));
+    let excerpt = Excerpt::read(text.as_bytes()).unwrap();
+    assert!(excerpt.text.len() <= BYTES_MAX + 1);
+    assert!(excerpt.text.starts_with("begin\n") && excerpt.text.ends_with("end\n"));
+    assert_eq!(excerpt.number(1), 1);
+    assert_eq!(excerpt.number(excerpt.text.lines().count()), lines + 2);
+    let short = Excerpt::read("a\nb".as_bytes()).unwrap();
+    assert_eq!((short.text.as_str(), short.number(2)), ("a\nb", 2));
 }
 
 #[test]

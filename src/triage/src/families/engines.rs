@@ -6,8 +6,7 @@ use gpumem_text::units::bytes as text;
 use regex::{Captures, Regex};
 
 use super::Strength::{Specific, Warning};
-use super::{A, Around, Judged, V, by_request, count, judged, size};
-use crate::diagnose::diagnose;
+use super::{A, Around, Judged, V, by_request, count, diagnosed, judged, size};
 use crate::pytorch::Figures;
 use crate::text::{SIZE, bytes, pattern};
 
@@ -70,10 +69,7 @@ pub(super) fn llama(found: &Captures<'_>, around: &Around<'_>) -> Option<Judged>
             total: Some(vram),
             ..Figures::default()
         };
-        let (verdict, why) = diagnose(&figures);
-        let mut judged = judged(Specific, A::Device, verdict, why);
-        judged.figures = figures;
-        return Some(judged);
+        return Some(diagnosed(figures));
     }
     if let (Some(asked), Some(vram)) = (requested, vram)
         && held > 0

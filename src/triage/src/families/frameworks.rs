@@ -6,7 +6,7 @@ use gpumem_text::units::bytes as text;
 use regex::{Captures, Regex};
 
 use super::Strength::{General, Other, Specific, Warning};
-use super::{A, Around, Judged, NO_SIZES, V, by_request, count, judged, size};
+use super::{A, Around, Judged, NO_SIZES, V, by_request, count, diagnosed, judged, of_device, size};
 use crate::diagnose::{LARGEST_DEVICE, diagnose};
 use crate::pytorch::Figures;
 use crate::text::{head, pattern};
@@ -114,17 +114,9 @@ pub(super) fn julia(found: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
             text(asked),
             text(cap)
         );
-        return Some(Judged {
-            figures,
-            ..judged(Specific, A::Device, V::PoolLimit, why)
-        });
+        return Some(of_device(V::PoolLimit, why, figures));
     }
-    let (verdict, why) = diagnose(&figures);
-    let strength = if verdict == V::Incomplete { General } else { Specific };
-    Some(Judged {
-        figures,
-        ..judged(strength, A::Device, verdict, why)
-    })
+    Some(diagnosed(figures))
 }
 
 /// TensorFlow's own words for what the driver refused.
@@ -172,14 +164,7 @@ pub(super) fn asynchronous(found: &Captures<'_>, _: &Around<'_>) -> Option<Judge
         allowed: allowed.filter(|allowed| Some(*allowed) < total),
         ..Figures::default()
     };
-    let (verdict, why) = diagnose(&figures);
-    Some(Judged {
-        strength: Specific,
-        allocator: A::Device,
-        verdict,
-        figures,
-        why,
-    })
+    Some(diagnosed(figures))
 }
 
 /// Apple's: the limit is a share of the memory that CPU and GPU share.
@@ -352,13 +337,7 @@ pub(super) fn pool_state(requested: Option<u64>, after: &str) -> Option<Judged> 
         );
         (V::PoolLimit, why)
     };
-    Some(Judged {
-        strength: Specific,
-        allocator: A::Device,
-        verdict,
-        figures,
-        why,
-    })
+    Some(of_device(verdict, why, figures))
 }
 
 pub(super) fn jax(found: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
@@ -434,13 +413,7 @@ pub(super) fn paddle(found: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
             format!("{} were asked for and {} were left", text(asked), text(left)),
         )
     };
-    Some(Judged {
-        strength: Specific,
-        allocator: A::Device,
-        verdict,
-        figures,
-        why,
-    })
+    Some(of_device(verdict, why, figures))
 }
 
 pub(super) fn onnx(found: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
@@ -478,7 +451,14 @@ pub(super) fn overflow(_: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
 }
 
 /// NVIDIA's error numbers in the kernel's log. Running out of memory has none.
-pub(super) fn xid(found: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
+pub(super) fn xid(found: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
+    // Databases number their transactions by the same word.
+    if !["NVRM", "PCI", "GPU", "gpu", "nvidia"]
+        .iter()
+        .any(|word| around.line.contains(word))
+    {
+        return None;
+    }
     let number = &found[1];
     Some(match number {
         "48" | "64" | "74" | "79" | "92" | "95" | "119" | "120" | "140" | "143" => judged(

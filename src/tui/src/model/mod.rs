@@ -42,7 +42,7 @@ pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, De
 pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, PartOf};
 pub(crate) use figures::Figures;
 pub(crate) use filter::Filter;
-pub(crate) use finding::{About, Finding, Severity};
+pub(crate) use finding::{About, Finding, FindingKey, Severity};
 pub(crate) use hierarchy::{
     CONTEXT, CurvePoint, Hierarchies, Hierarchy, HierarchyLevel, LevelBandwidth, LevelLatency, MEASURED_IN,
     MEASURED_WITH, Measuring, Rung, Whose,
@@ -285,6 +285,12 @@ impl Model {
         let findings = self.world().findings.iter();
         let passing = findings.filter(move |finding| finding.process.is_none_or(&passes));
         passing.filter(|finding| !self.is_dismissed(finding))
+    }
+
+    /// Returns the place of the chosen finding. Others may have come before it since it was chosen.
+    pub(crate) fn chosen_finding(&self, chosen: Option<&FindingKey>) -> usize {
+        let place = chosen.and_then(|key| self.findings().position(|finding| finding.key() == *key));
+        place.unwrap_or(0)
     }
 
     /// Checks whether the user dismissed a finding. One that has become worse since is shown again.

@@ -23,8 +23,8 @@ pub(crate) enum Popup {
     },
     /// Every finding in full.
     Findings {
-        /// The chosen one.
-        selected: usize,
+        /// The chosen one; the first if there is no such finding any more.
+        chosen: Option<FindingKey>,
         /// Lines scrolled.
         scroll: u16,
     },

@@ -4,9 +4,10 @@ mod lines;
 mod live;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+use std::io::{self, IsTerminal};
+use std::path::Path;
 
-use gpumem_triage::{Report, triage};
+use gpumem_triage::{Report, triage_log};
 use serde::Serialize;
 
 use crate::check::Verdict;
@@ -20,8 +21,6 @@ pub(crate) use live::of_process;
 
 /// Exit code: something failed for lack of memory, or is about to.
 pub(crate) const FOUND: u8 = 4;
-/// Of a longer file the last part of this size is read, besides its beginning.
-const HALF: u64 = 16 << 20;
 
 /// What was found, as text and whether it is a risk.
 pub(crate) struct Answer {
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &TriageCli, collect: impl FnOnce() -> io::Result<Model>,
             let model = collect().map_err(|error| error.to_string())?;
             return machine(&model, args.json, room);
         }
-        (None, file) => triage(&read(file)?),
+        (None, file) => of_log(file)?,
     };
     let found = report.verdict.is_failure();
     let text = match args.json {
@@ -85,25 +84,12 @@ fn document(report: &Report) -> Result<String, String> {
     Ok(text + "\n")
 }
 
-/// Reads a log: of a file that is very long its beginning and its end.
-fn read(file: Option<&std::path::Path>) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    let done = match file.filter(|file| file.as_os_str() != "-") {
-        None => io::stdin().lock().take(16 * HALF).read_to_end(&mut bytes),
-        Some(path) => File::open(path).and_then(|mut file| {
-            let length = file.metadata()?.len();
-            let mut all = (&mut file).take(HALF).read_to_end(&mut bytes)?;
-            if length > 2 * HALF {
-                file.seek(SeekFrom::End(-(HALF as i64)))?;
-                bytes.push(b'\n');
-            }
-            all += file.take(16 * HALF).read_to_end(&mut bytes)?;
-            Ok(all)
-        }),
-    };
-    match (done, file) {
-        (Ok(_), _) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        (Err(error), Some(path)) => Err(format!("{}: {error}", path.display())),
-        (Err(error), None) => Err(format!("stdin: {error}")),
+/// Judges a file, or what is piped in.
+fn of_log(file: Option<&Path>) -> Result<Report, String> {
+    match file.filter(|file| file.as_os_str() != "-") {
+        None => triage_log(io::stdin().lock()).map_err(|error| format!("stdin: {error}")),
+        Some(path) => File::open(path)
+            .and_then(triage_log)
+            .map_err(|error| format!("{}: {error}", path.display())),
     }
 }

@@ -1,48 +1,47 @@
 //! The popup of findings: chooses one, goes to the view that shows more of it, dismisses it.
 
 use crate::event::Effect;
-use crate::model::{About, Model, Popup, View};
+use crate::model::{About, Finding, FindingKey, Model, Popup, View};
 
 use super::{overview, triage, unified};
 
-/// Moves the choice by findings, or the text where the chosen one does not fit. `lines` are the first line of each finding and the one
-/// after its last, and the lines that fit.
-pub(super) fn select(lines: &(Vec<(u16, u16)>, u16), (selected, scroll): (&mut usize, &mut u16), by: isize) {
-    let (spans, fits) = lines;
-    let Some(last) = spans.len().checked_sub(1) else { return };
-    *selected = (*selected).min(last);
-    let (begin, end) = spans[*selected];
-    match by {
-        1 if end > scroll.saturating_add(*fits) => {
-            *scroll += 1;
-            return;
-        }
-        -1 if begin < *scroll => {
-            *scroll -= 1;
-            return;
-        }
-        // A page is about as many findings as fit.
-        1 | -1 => *selected = selected.saturating_add_signed(by).min(last),
-        _ => {
-            let page = (spans.len() * usize::from(*fits) / usize::from(spans[last].1.max(1))).max(1);
-            *selected = match by {
-                isize::MIN => 0,
-                isize::MAX => last,
-                _ => selected.saturating_add_signed(by.signum() * page as isize).min(last),
-            };
-        }
-    }
-    let (begin, end) = spans[*selected];
-    *scroll = (*scroll).min(begin).max(end.saturating_sub(*fits).min(begin));
+/// Moves the choice by findings, or the text where the chosen one does not fit.
+pub(super) fn shift(model: &mut Model, by: isize) {
+    let Some(Popup::Findings { chosen, scroll }) = &model.ui.popup else {
+        return;
+    };
+    let place = model.chosen_finding(chosen.as_ref());
+    let (place, scroll) = moved(&model.ui.hits.finding_lines, (place, *scroll), by);
+    let chosen = model.findings().nth(place).map(Finding::key);
+    model.ui.popup = Some(Popup::Findings { chosen, scroll });
+}
+
+/// Returns the place and the scroll after a move. `lines` are the first line of each finding and the one after its last, and the lines
+/// that fit.
+fn moved((spans, fits): &(Vec<(u16, u16)>, u16), (place, scroll): (usize, u16), by: isize) -> (usize, u16) {
+    let Some(last) = spans.len().checked_sub(1) else {
+        return (0, 0);
+    };
+    let place = place.min(last);
+    let (begin, end) = spans[place];
+    // A page is about as many findings as fit.
+    let page = (spans.len() * usize::from(*fits) / usize::from(spans[last].1.max(1))).max(1) as isize;
+    let place = match by {
+        1 if end > scroll.saturating_add(*fits) => return (place, scroll + 1),
+        -1 if begin < scroll => return (place, scroll - 1),
+        isize::MIN => 0,
+        isize::MAX => last,
+        1 | -1 => place.saturating_add_signed(by).min(last),
+        _ => place.saturating_add_signed(by.signum() * page).min(last),
+    };
+    let (begin, end) = spans[place];
+    (place, scroll.min(begin).max(end.saturating_sub(*fits).min(begin)))
 }
 
 /// Goes to the view that shows more of a finding.
-pub(super) fn open(model: &mut Model, selected: usize) -> Vec<Effect> {
-    let Some((about, process)) = model
-        .findings()
-        .nth(selected)
-        .map(|finding| (finding.about, finding.process))
-    else {
+pub(super) fn open(model: &mut Model, chosen: Option<&FindingKey>) -> Vec<Effect> {
+    let found = model.findings().nth(model.chosen_finding(chosen));
+    let Some((about, process)) = found.map(|finding| (finding.about, finding.process)) else {
         return vec![Effect::Draw];
     };
     if let Some(id) = process {
@@ -85,19 +84,17 @@ fn largest_hole(model: &Model) -> Option<u64> {
 
 /// Leaves a finding out until it becomes worse.
 pub(super) fn dismiss(model: &mut Model) -> Vec<Effect> {
-    let Some(Popup::Findings { selected, .. }) = model.ui.popup else {
+    let Some(Popup::Findings { chosen, scroll }) = &model.ui.popup else {
         return Vec::new();
     };
-    let found = model
-        .findings()
-        .nth(selected)
-        .map(|finding| (finding.key(), finding.severity));
-    if let Some((key, severity)) = found {
+    let (place, scroll) = (model.chosen_finding(chosen.as_ref()), *scroll);
+    let found = model.findings().nth(place);
+    if let Some((key, severity)) = found.map(|finding| (finding.key(), finding.severity)) {
         model.ui.dismissed.insert(key, severity);
     }
+    // The next one is chosen, or the last one.
     let last = model.findings().count().saturating_sub(1);
-    if let Some(Popup::Findings { selected, .. }) = &mut model.ui.popup {
-        *selected = (*selected).min(last);
-    }
+    let chosen = model.findings().nth(place.min(last)).map(Finding::key);
+    model.ui.popup = Some(Popup::Findings { chosen, scroll });
     vec![Effect::Draw]
 }

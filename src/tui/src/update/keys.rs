@@ -55,7 +55,12 @@ pub(super) fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Suspend => return vec![Effect::Suspend],
         Action::Repaint => return vec![Effect::Repaint],
         Action::Help => model.ui.popup = Some(Popup::Help { scroll: 0 }),
-        Action::Findings => model.ui.popup = Some(Popup::Findings { selected: 0, scroll: 0 }),
+        Action::Findings => {
+            model.ui.popup = Some(Popup::Findings {
+                chosen: None,
+                scroll: 0,
+            })
+        }
         Action::Filter => {
             model.ui.filter.editing = true;
             model.ui.view = View::Overview;

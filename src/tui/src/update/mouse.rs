@@ -40,7 +40,12 @@ fn click(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
             return demo::start_entry(model);
         }
         Target::Help => model.ui.popup = Some(Popup::Help { scroll: 0 }),
-        Target::Findings => model.ui.popup = Some(Popup::Findings { selected: 0, scroll: 0 }),
+        Target::Findings => {
+            model.ui.popup = Some(Popup::Findings {
+                chosen: None,
+                scroll: 0,
+            })
+        }
         Target::Next => return demo::next(model),
     }
     vec![Effect::Draw]

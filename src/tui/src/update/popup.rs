@@ -79,7 +79,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
         Some(Popup::Measure) => hierarchy::start(model),
         Some(Popup::Attach { pid }) => attach::start(model, pid),
         Some(Popup::Ranks) => overview::act(model, Action::Enter).unwrap_or_default(),
-        Some(Popup::Findings { selected, .. }) => findings::open(model, selected),
+        Some(Popup::Findings { chosen, .. }) => findings::open(model, chosen.as_ref()),
         Some(Popup::Help { .. }) | None => vec![Effect::Draw],
     }
 }
@@ -107,13 +107,15 @@ fn shift(model: &mut Model, movement: &Move) {
     if model.ui.popup == Some(Popup::Ranks) {
         return ranks::select(model, moved);
     }
-    if let Some(Popup::Findings { selected, scroll }) = &mut model.ui.popup {
-        let by = match movement {
-            Move::By(by) => *by,
-            Move::First => isize::MIN,
-            Move::Last => isize::MAX,
-        };
-        return findings::select(&model.ui.hits.finding_lines, (selected, scroll), by);
+    if let Some(Popup::Findings { .. }) = model.ui.popup {
+        return findings::shift(
+            model,
+            match movement {
+                Move::By(by) => *by,
+                Move::First => isize::MIN,
+                Move::Last => isize::MAX,
+            },
+        );
     }
     let last = last_entry(model);
     let moved = |at: usize| moved(at, last);

@@ -20,7 +20,7 @@ use crate::wrap::width;
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
     match popup {
         Popup::Help { scroll } => help::draw(screen, area, *scroll),
-        Popup::Findings { selected, scroll } => findings::draw(screen, area, *selected, *scroll),
+        Popup::Findings { chosen, scroll } => findings::draw(screen, area, chosen.as_ref(), *scroll),
         Popup::Sort { selected } => {
             let model = screen.model;
             let entries: Vec<(String, String)> = Column::ALL

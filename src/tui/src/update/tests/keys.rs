@@ -90,10 +90,23 @@ fn findings_open_over_every_view_and_are_chosen() {
     for view in ['1', '2', '3', '7'] {
         let mut model = busy();
         press(&mut model, &[Key::Char(view), Key::Char('m')]);
-        assert_eq!(model.ui.popup, Some(Popup::Findings { selected: 0, scroll: 0 }));
+        assert_eq!(
+            model.ui.popup,
+            Some(Popup::Findings {
+                chosen: None,
+                scroll: 0
+            })
+        );
+        let about = |text: &str| Finding {
+            severity: Severity::Info,
+            process: None,
+            about: About::Machine,
+            text: text.into(),
+        };
+        model.live.findings = ["one", "two", "three"].map(about).into();
         // The third takes more lines than fit.
         model.ui.hits.finding_lines = (vec![(0, 2), (3, 4), (5, 12)], 4);
-        for (key, selected, scroll) in [
+        for (key, place, line) in [
             (Key::Down, 1, 0),
             (Key::Down, 2, 5),
             (Key::Down, 2, 6),
@@ -103,8 +116,20 @@ fn findings_open_over_every_view_and_are_chosen() {
             (Key::End, 2, 5),
         ] {
             press(&mut model, &[key]);
-            assert_eq!(model.ui.popup, Some(Popup::Findings { selected, scroll }), "{key:?}");
+            let Some(Popup::Findings { chosen, scroll }) = &model.ui.popup else {
+                panic!("{key:?}");
+            };
+            assert_eq!(
+                (model.chosen_finding(chosen.as_ref()), *scroll),
+                (place, line),
+                "{key:?}"
+            );
         }
+        // One that comes before it changes nothing of the choice.
+        model.live.findings.insert(0, about("worse"));
+        press(&mut model, &[Key::Char('d')]);
+        let left: Vec<_> = model.findings().map(|finding| finding.text.as_str()).collect();
+        assert_eq!(left, ["worse", "one", "two"]);
         press(&mut model, &[Key::Char('m')]);
         assert_eq!(model.ui.popup, None);
     }
@@ -121,7 +146,13 @@ fn findings_open_over_every_view_and_are_chosen() {
     }];
     let (x, y, action) = (9, 22, MouseAction::Click);
     feed(&mut model, [Event::Mouse(Mouse { x, y, action })]);
-    assert_eq!(model.ui.popup, Some(Popup::Findings { selected: 0, scroll: 0 }));
+    assert_eq!(
+        model.ui.popup,
+        Some(Popup::Findings {
+            chosen: None,
+            scroll: 0
+        })
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use crate::model::FindingKey;
 use crate::view::Screen;
 use crate::view::chrome::severity;
 use crate::view::theme::Ink;
@@ -16,7 +17,8 @@ const WIDE: u16 = 100;
 const MARK: u16 = 2;
 
 /// Draws the findings, of which one is chosen, scrolled by `scroll` lines if they do not fit.
-pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, selected: usize, scroll: u16) {
+pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, chosen: Option<&FindingKey>, scroll: u16) {
+    let selected = screen.model.chosen_finding(chosen);
     let wide = area.width.min(WIDE);
     let (lines, spans) = lines(screen, wide.saturating_sub(4 + MARK), selected);
     let (inside, scroll) = super::page(screen, area, wide, lines.len() as u16, "Findings", scroll);

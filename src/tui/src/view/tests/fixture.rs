@@ -288,7 +288,16 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
         ("overview-managed-sim", at(View::Overview, unified::demo())),
         ("demo-list", list),
         ("help", with(Popup::Help { scroll: 0 }, h100())),
-        ("findings", with(Popup::Findings { selected: 0, scroll: 0 }, h100())),
+        (
+            "findings",
+            with(
+                Popup::Findings {
+                    chosen: None,
+                    scroll: 0,
+                },
+                h100(),
+            ),
+        ),
         ("sort", with(Popup::Sort { selected: 3 }, h100())),
         ("fix", with(Popup::Fix { selected: 1 }, at(View::Demo, simulated()))),
     ]

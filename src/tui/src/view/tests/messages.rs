@@ -492,14 +492,17 @@ fn findings_can_be_read_in_full() {
         let mut pages = String::new();
         for scroll in 0..120 {
             let mut model = model.clone();
-            model.ui.popup = Some(Popup::Findings { selected: 0, scroll });
+            model.ui.popup = Some(Popup::Findings { chosen: None, scroll });
             pages += &text(&drawn(model, width, height, Colors::Mono, false).0);
         }
         let all = (reached(&pages, 100), reached(&pages, 200));
         assert_eq!(all, (60, 60), "{width}x{height}:\n{pages}");
     }
     model.live.findings.clear();
-    model.ui.popup = Some(Popup::Findings { selected: 0, scroll: 3 });
+    model.ui.popup = Some(Popup::Findings {
+        chosen: None,
+        scroll: 3,
+    });
     assert!(at_80x24(&model).contains("Nothing stands out now."));
 }
 
