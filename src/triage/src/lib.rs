@@ -104,6 +104,7 @@ pub fn triage(text: &str) -> Report {
     };
     let judged = &first.judged;
     let stream = &log.streams[first.stream];
+    let is_named = log.is_named(first.line);
     let failures = found
         .iter()
         .filter(|found| found.judged.strength >= families::Strength::General);
@@ -118,8 +119,8 @@ pub fn triage(text: &str) -> Report {
         figures: judged.figures.clone(),
         evidence: Some(Evidence {
             line: log.number(first.line),
-            source: Some(gpumem_text::clean_line(stream.source.as_bytes(), 60)).filter(|source| !source.is_empty()),
-            rank: stream.rank,
+            source: is_named.then(|| gpumem_text::clean_line(stream.source.as_bytes(), 60)),
+            rank: stream.rank.filter(|_| is_named),
             text: log.quote(first.line),
         }),
         further: lines.len(),

@@ -143,3 +143,12 @@ fn xid_of_a_database_is_no_fault_of_a_card() {
         Verdict::Hardware
     );
 }
+
+/// A traceback behind a rank's line need not be that rank's.
+#[test]
+fn line_without_a_prefix_is_of_nobody() {
+    let report = triage(&format!("[rank7]: step 12 loss 0.3\n{TORCH}"));
+    let evidence = report.evidence.unwrap();
+    assert_eq!((evidence.rank, evidence.source, evidence.line), (None, None, 2));
+    assert_eq!(report.verdict, Verdict::Exhausted);
+}

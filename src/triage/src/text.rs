@@ -117,6 +117,8 @@ struct Line {
     /// Its number in the text, from 1. A line of JSON may be several here.
     number: usize,
     text: String,
+    /// Whether it begins with a prefix that names its source.
+    is_named: bool,
     /// When it was written, in a form that sorts.
     time: Option<String>,
 }
@@ -155,6 +157,7 @@ impl Log {
                 log.lines.push(Line {
                     number: number + 1,
                     text: rest,
+                    is_named: prefix.source.is_some(),
                     time: prefix.time.clone(),
                 });
             }
@@ -171,6 +174,11 @@ impl Log {
     /// Returns the number of a line in the whole text, from 1.
     pub(crate) fn number(&self, line: usize) -> usize {
         self.lines.get(line).map_or(0, |line| line.number)
+    }
+
+    /// Whether a line itself says who wrote it. Others are taken for the continuation of what was written before them.
+    pub(crate) fn is_named(&self, line: usize) -> bool {
+        self.lines.get(line).is_some_and(|line| line.is_named)
     }
 
     /// Returns a line as it is.
