@@ -14,6 +14,8 @@ sys.path.insert(0, PYTHON)
 from gpumem import _history, _users  # noqa: E402
 
 WATCHED = "import torch; torch.empty(1); wait_for('stats', 2)"
+# The first map may come after the second figures.
+MAPPED = "import torch; torch.empty(1); wait_for('map')"
 
 
 class Watched(Case):
@@ -26,13 +28,13 @@ class Watched(Case):
 
     def test_history_of_the_program_is_sent(self):
         for kind in ("2.6", "2.11"):
-            ran = self.watched(STANDIN_TORCH=kind, STANDIN_HISTORY="7")
+            ran = self.watched(MAPPED, STANDIN_TORCH=kind, STANDIN_HISTORY="7")
             first = ran.of("map")[0]
             self.assertEqual([entry["addr"] for entry in first["map"]["device_traces"][0]], [4096 * n for n in range(7)] + [0])
             self.assertEqual((first["events_skipped"], first["map"]["device_traces"][1]), ("", []))
 
     def test_long_history_is_not_copied(self):
-        ran = self.watched(STANDIN_HISTORY="7", STANDIN_BLOCKS="30000")
+        ran = self.watched(MAPPED, STANDIN_HISTORY="7", STANDIN_BLOCKS="30000")
         found = ran.of("map")[0]
         self.assertEqual(found["map"]["device_traces"], [])
         self.assertEqual(found["events_skipped"], "the history has up to 18,000 entries; at most 10,000 are read")
@@ -47,7 +49,7 @@ class Watched(Case):
         self.assertEqual(ran.of("map"), [])
         self.assertIn("would import its compiler", ran.of("map_skipped")[0]["reason"])
         for kept in ({"STANDIN_HISTORY": "7"}, {}):
-            ran = self.watched(STANDIN_COMPILER="1", GPUMEM_HISTORY="500", **kept)
+            ran = self.watched(MAPPED, STANDIN_COMPILER="1", GPUMEM_HISTORY="500", **kept)
             self.assertGreater(len(ran.of("map")[0]["map"]["device_traces"][0]), 0)
 
     def test_program_imports_it_in_its_own_thread(self):
@@ -62,7 +64,7 @@ class Watched(Case):
         self.assertEqual(ran.stdout, "MainThread\n")
 
     def test_without_it_there_are_events_and_no_lines(self):
-        text = WATCHED + "; print(torch.cuda.memory.begun)"
+        text = MAPPED + "; print(torch.cuda.memory.begun)"
         ran = self.watched(text, STANDIN_COMPILER="broken", GPUMEM_HISTORY="500")
         self.assertEqual(ran.stdout, "[[None, 'python', 500]]\n")
         self.assertGreater(len(ran.of("map")[0]["map"]["device_traces"][0]), 0)
@@ -81,7 +83,7 @@ class Watched(Case):
         self.watched(text, STANDIN_HISTORY="7", STANDIN_COMPILER="1")
 
     def test_program_may_have_imported_it(self):
-        text = "import torch, types; sys.modules['torch._inductor'] = types; " + WATCHED
+        text = "import torch, types; sys.modules['torch._inductor'] = types; " + MAPPED
         self.assertGreater(len(self.watched(text, STANDIN_HISTORY="7", STANDIN_COMPILER="1").of("map")), 0)
 
     def test_too_many_blocks(self):
