@@ -38,6 +38,8 @@ pub struct Publisher {
     strings: HashMap<Box<str>, StringId>,
     /// The clock of this writer. What follows an event belongs to the same operation and has the same time.
     clock: Clock,
+    /// The access time of the file from before it had its name, in nanoseconds since 1970: nobody has asked for blocks.
+    unasked: Option<u64>,
 }
 
 impl fmt::Debug for Publisher {

@@ -35,7 +35,7 @@ pub(crate) struct Publishing {
     sampled: Sampled,
     /// Whether the published map is of the moment of a failed request, and so is kept.
     of_failure: bool,
-    /// The file's access time, and when it was seen to change.
+    /// When somebody last asked for blocks, and when this was noticed.
     wanted: (Option<u64>, Option<Instant>),
 }
 
@@ -65,7 +65,6 @@ impl Publishing {
             ..defaults
         };
         let publisher = Publisher::create(&options).map_err(|error| error.to_string())?;
-        let seen = publisher.wanted_at();
         Ok(Publishing {
             publisher,
             pid,
@@ -77,7 +76,7 @@ impl Publishing {
             torch_folder: hello.torch_folder.clone(),
             sampled: Sampled::default(),
             of_failure: false,
-            wanted: (seen, None),
+            wanted: (None, None),
         })
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 
-use super::Publisher;
+use super::{Publisher, sampled};
 use crate::clock::Clock;
 use crate::error::CreateError;
 use crate::format::IDENTITY;
@@ -87,6 +87,7 @@ impl Publisher {
         for (word, value) in map.words()[IDENTITY..].iter().zip(identity::pack(&identity)) {
             word.put(value);
         }
+        let unasked = sampled::mark_unasked(&temporary.file);
         name.first_free(|name| temporary.publish(name))
             .map_err(io_error("name", &path))?;
         Ok(Publisher {
@@ -95,6 +96,7 @@ impl Publisher {
             path: dir.join(name.text()),
             strings: HashMap::new(),
             clock: Clock::new(),
+            unasked,
         })
     }
 }

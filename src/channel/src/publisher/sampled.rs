@@ -1,5 +1,10 @@
 //! Publishes what was sampled of another allocator.
 
+use std::fs::File;
+
+use rustix::fs::{Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::time::ClockId;
+
 use super::Publisher;
 use crate::outside::Outside;
 use crate::record::{Block, Event};
@@ -40,14 +45,33 @@ impl Publisher {
     }
 
     /// Returns when somebody last looked at the channel and asked for its blocks ([`Reader::want_blocks`](crate::Reader::want_blocks)):
-    /// the access time of its file, in nanoseconds since 1970. `None` if it cannot be read, and in a forked child.
+    /// the access time of its file, in nanoseconds since 1970. `None` if nobody has, if it cannot be read, and in a forked child.
     pub fn wanted_at(&self) -> Option<u64> {
         let stat = rustix::fs::stat(&self.path).ok().filter(|_| !self.gone())?;
-        let seconds = u64::try_from(stat.st_atime).ok()?;
-        Some(
-            seconds
-                .saturating_mul(1_000_000_000)
-                .saturating_add(stat.st_atime_nsec as u64),
-        )
+        accessed(&stat).filter(|at| Some(*at) != self.unasked)
     }
+}
+
+/// Gives a file that has no name yet an access time that no reader's can be equal to, and returns it.
+///
+/// The kernel's times have the resolution of its tick, so a reader that asks at once could leave the time as it was.
+pub(super) fn mark_unasked(file: &File) -> Option<u64> {
+    let times = Timestamps {
+        last_access: rustix::time::clock_gettime(ClockId::Realtime),
+        last_modification: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+    };
+    let _ = rustix::fs::futimens(file, &times);
+    accessed(&rustix::fs::fstat(file).ok()?)
+}
+
+fn accessed(stat: &Stat) -> Option<u64> {
+    let seconds = u64::try_from(stat.st_atime).ok()?;
+    Some(
+        seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(stat.st_atime_nsec as u64),
+    )
 }

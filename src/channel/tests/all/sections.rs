@@ -321,3 +321,18 @@ fn sampled_publisher_tells_the_past_and_the_outside() {
         "no event is of the future"
     );
 }
+
+/// Whoever asks for blocks as soon as the channel has its name is heard, before its program has looked for the first time.
+#[test]
+fn blocks_that_are_wanted_at_once_are_wanted() {
+    let dir = channel_dir();
+    for _ in 0..100 {
+        let publisher = publisher_with(&options(dir.path()));
+        Reader::open(publisher.path()).unwrap().want_blocks().unwrap();
+        let first = publisher.wanted_at();
+        assert!(first.is_some());
+        std::thread::sleep(std::time::Duration::from_millis(12));
+        Reader::open(publisher.path()).unwrap().want_blocks().unwrap();
+        assert_ne!(publisher.wanted_at(), first);
+    }
+}
