@@ -8,6 +8,7 @@ use super::Nanos;
 use super::device::DeviceKey;
 use super::figures::Figures;
 use super::history::Mark;
+use super::past::Past;
 
 /// Device and inode of a channel's file: the identity of a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,6 +111,8 @@ pub(crate) struct ChannelSample {
     pub glances: Vec<Glance>,
     /// Marks of events since the previous sample, oldest first.
     pub marks: Vec<Mark>,
+    /// What publishers that are read for the first time held before, with their channels.
+    pub past: Vec<(ChannelKey, Past)>,
     /// Number of events that were overwritten before they could be read, by channel. 0 if that was before the first pass.
     pub lost: Vec<(ChannelKey, u64)>,
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::partition::Partition;
+use super::past::{Step, sum};
 use super::process::ProcessId;
 use super::{Nanos, SECOND};
 
@@ -48,6 +49,10 @@ pub(crate) enum MarkKind {
     Monitor,
     /// The program's own mark ("forward").
     Phase,
+    /// The program ended without closing its channel: it was killed, or crashed. The time is that of its last sign of life.
+    Died,
+    /// The program exited.
+    Exited,
 }
 
 /// An event on the timeline.
@@ -105,6 +110,8 @@ pub(crate) struct History {
     pub long: VecDeque<Point>,
     /// Events by time; at most [`MAX_MARKS`].
     pub marks: VecDeque<Mark>,
+    /// What publishers held before the first sample; at most [`MAX_STEPS`](super::past::MAX_STEPS).
+    pub past: Vec<Step>,
     /// Number of events that were overwritten in the channel before they were read.
     pub marks_lost: u64,
     /// The time up to which events are missing because they were overwritten, also before the first pass; 0 if none are.
@@ -161,10 +168,25 @@ impl History {
         Some(if quiet { rounded } else { newest })
     }
 
-    /// Returns the time between the oldest and the newest point.
+    /// Adds what a publisher held before the first sample, or before `now` if there is none.
+    pub(crate) fn add_past(&mut self, steps: &[Step], now: Nanos) {
+        let end = self.points().next().map_or(now, |point| point.at);
+        self.past = sum(&self.past, steps, end);
+    }
+
+    /// Returns the moment before which only what publishers held is known, if some of that is between two moments.
+    pub(crate) fn told_until(&self, from: Nanos, to: Nanos) -> Option<Nanos> {
+        let first = self.points().next()?.at;
+        let shown = self.past.iter().any(|step| step.until > from && step.at < to);
+        shown.then_some(first)
+    }
+
+    /// Returns the time between the oldest and the newest point that is known.
     pub(crate) fn reach(&self) -> Nanos {
-        let ends = self.points().next().zip(self.long.back());
-        ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest.at))
+        let past = self.past.first().map(|step| step.at);
+        let oldest = past.or_else(|| self.points().next().map(|point| point.at));
+        let ends = oldest.zip(self.long.back());
+        ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest))
     }
 
     /// Returns the index of the mark to drop: the oldest routine or phase mark, whichever are more; without such marks the oldest
@@ -173,7 +195,7 @@ impl History {
         let count = |of: fn(&Mark) -> bool| self.marks.iter().filter(|mark| of(mark)).count();
         let (routine, phases) = (count(Mark::is_routine), count(Mark::is_phase));
         let least: fn(&Mark) -> bool = match routine.max(phases) {
-            0 => |mark| mark.kind != MarkKind::OutOfMemory,
+            0 => |mark| !matches!(mark.kind, MarkKind::OutOfMemory | MarkKind::Died),
             most if most == routine => Mark::is_routine,
             _ => Mark::is_phase,
         };

@@ -25,6 +25,7 @@ mod only;
 mod outlier;
 mod outside;
 mod partition;
+mod past;
 mod pools;
 mod process;
 mod ran_out;
@@ -48,7 +49,7 @@ pub(crate) use hierarchy::{
     MEASURED_WITH, Measuring, Rung, Whose,
 };
 pub(crate) use hint::{claim, hint_source, hint_text, kv_cache_text};
-pub(crate) use history::{DISCOVER, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
+pub(crate) use history::{DISCOVER, History, MAX_MARKS, MAX_POINTS, Mark, MarkKind, Point};
 pub(crate) use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken};
 pub(crate) use key::Key;
 pub(crate) use keymap::{Action, HelpGroup, Move, action_of, footer, help};
@@ -62,6 +63,7 @@ pub(crate) use mapped::mapped;
 pub(crate) use only::Only;
 pub(crate) use outlier::{Figure, Holdings, Outlier, signed_difference};
 pub(crate) use partition::{Basis, Partition};
+pub(crate) use past::{Past, Step, coarsen};
 pub(crate) use pools::PoolShare;
 pub(crate) use process::{
     COUNTED_ABOVE, Column, DEVICE_NOT_LISTED, Ended, Failing, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED,
@@ -79,7 +81,7 @@ pub(crate) use world::World;
 pub(crate) use gpumem_probe::Sensors;
 
 #[cfg(test)]
-pub(crate) use {history::History, inputs::Times, world::Driver};
+pub(crate) use {inputs::Times, world::Driver};
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -119,6 +119,7 @@ fn merge(old: ChannelSample, mut new: ChannelSample) -> ChannelSample {
     marks.append(&mut new.marks);
     let surplus = marks.len().saturating_sub(MAX_MARKS);
     new.marks = marks.split_off(surplus);
+    new.past.extend(old.past);
     new.lost.extend(old.lost);
     new.lost.truncate(MAX_MARKS);
     new

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gpumem_channel::{Event, EventKind, MONITOR, Snapshot};
+use gpumem_channel::{DeviceMap, Event, EventKind, Life, MONITOR, Snapshot};
 
-use crate::model::{ChannelKey, DeviceKey, Mark, MarkKind, Owner, ProcessId};
+use crate::model::{ChannelKey, DeviceKey, Mark, MarkKind, Nanos, Owner, ProcessId};
 
 /// Returns the mark for a channel event, if it has one. Allocations and frees have none: there are millions of them.
 pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<Mark> {
@@ -47,4 +47,24 @@ pub(super) fn of(key: ChannelKey, snapshot: &Snapshot, event: &Event) -> Option<
         number,
         text,
     })
+}
+
+/// Returns the mark for the end of a program, whose last sign of life on a device was at `at`. It has the bytes that were held then.
+pub(super) fn of_end(key: ChannelKey, (index, map): (usize, &DeviceMap), life: Life, at: Nanos) -> Mark {
+    let stats = map.stats.as_ref().map(|stats| stats.all());
+    Mark {
+        at,
+        kind: if life == Life::Died {
+            MarkKind::Died
+        } else {
+            MarkKind::Exited
+        },
+        process: ProcessId {
+            device: DeviceKey::of(key, index, &map.device),
+            owner: Owner::Channel(key),
+        },
+        bytes: stats.map_or(0, |stats| stats.allocated_bytes.current),
+        number: 0,
+        text: Arc::from(""),
+    }
 }

@@ -14,6 +14,7 @@ mod marks;
 mod nvml;
 mod open;
 mod others;
+mod past;
 mod process;
 mod sampler;
 mod share;

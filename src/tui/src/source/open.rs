@@ -7,9 +7,10 @@ use std::sync::Arc;
 use gpumem_channel::{Event, EventKind, Found, Life, Reader, Snapshot};
 
 use super::marks;
+use super::past::Changes;
 use crate::clock;
 use crate::model::{
-    Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Problem, ProblemKind, RanOut,
+    Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Past, Problem, ProblemKind, RanOut,
 };
 
 /// A channel that was opened.
@@ -140,12 +141,12 @@ impl Open {
         let mut figures: Vec<Option<Figures>> = devices
             .map(|map| Figures::of(map, &snapshot.strings, snapshot.sampled.as_ref()))
             .collect();
-        // Events of a program that was dead when first read are not reported, except when the newest one was and which request
-        // failed last.
-        if !(dead && known_dead) {
+        // What is dead does not change any more.
+        if !(dead && known_dead) || self.newest.is_none() {
             self.follow(key, &snapshot, &figures, sample);
-        } else if self.newest.is_none() {
-            self.find_last_signs(&snapshot);
+            if dead {
+                self.mark_end(key, &snapshot, sample);
+            }
         }
         if !dead {
             self.last_sign = Some(snapshot.read_at);
@@ -172,22 +173,19 @@ impl Open {
         }
     }
 
-    /// Finds the time of the newest event and the last failed request of a program that had ended before its first pass.
-    fn find_last_signs(&mut self, snapshot: &Snapshot) {
-        let Some(reader) = &mut self.reader else { return };
-        let (newest, ran_out) = (&mut self.last_sign, &mut self.ran_out);
-        let now = clock::now();
-        // If this fails, both stay unknown.
-        let _ = reader.each_event(|event| {
-            *newest = (*newest).max(past(event.time, now));
-            if let Some(known) = ran_out.get_mut(event.device as usize) {
-                // The largest free block of that time is not known.
-                *known = RanOut::after(known.take(), event, &snapshot.strings, None);
-            }
-        });
+    /// Marks the end of a program on each device that it used.
+    fn mark_end(&self, key: ChannelKey, snapshot: &Snapshot, sample: &mut ChannelSample) {
+        let Some(at) = self.last_sign else { return };
+        let used = snapshot
+            .devices
+            .iter()
+            .enumerate()
+            .filter(|(_, map)| map.stats.is_some());
+        let ends = used.map(|(index, map)| marks::of_end(key, (index, map), snapshot.life, at));
+        sample.marks.extend(ends);
     }
 
-    /// Goes through the events since the last pass: collects marks and failed requests.
+    /// Goes through the events since the last pass: collects marks, failed requests, and at the first pass what was held before it.
     fn follow(&mut self, key: ChannelKey, snapshot: &Snapshot, now: &[Option<Figures>], sample: &mut ChannelSample) {
         let Some(reader) = &mut self.reader else { return };
         let before = sample.marks.len();
@@ -209,13 +207,22 @@ impl Open {
         let mut fresh = vec![false; self.ran_out.len()];
         let newest = &mut self.last_sign;
         let now = clock::now();
+        let known_dead = first && snapshot.life != Life::Alive;
+        let mut changes = Changes::default();
         let followed = reader.each_event(|event| {
-            // A publisher in a time namespace may have a clock that is ahead. Its events get the time at which they are read.
+            // A publisher in a time namespace may have a clock that is ahead. Its events get the time at which they are read. If it has
+            // ended, their time is not known.
+            let is_past = event.time <= now;
             let event = &Event {
-                time: event.time.min(now),
+                time: if known_dead { event.time } else { event.time.min(now) },
                 ..*event
             };
-            *newest = (*newest).max(Some(event.time));
+            if is_past || !known_dead {
+                *newest = (*newest).max(Some(event.time));
+            }
+            if first && event.time <= snapshot.read_at {
+                changes.see(event, event.time);
+            }
             let device = usize::from(event.device);
             if let (Some(known), Some(fresh)) = (self.ran_out.get_mut(device), fresh.get_mut(device)) {
                 *known = RanOut::after(known.take(), event, &snapshot.strings, largest_free(device));
@@ -223,6 +230,9 @@ impl Open {
                 if let (Some(known), true, true) = (known, *fresh, changes_what_is_free(event.kind)) {
                     known.largest_free = None;
                 }
+            }
+            if !is_past && known_dead {
+                return;
             }
             if let Some(mark) = marks::of(key, snapshot, event) {
                 // The history merges marks, too. Merging here as well avoids that a failed request is dropped when there are too many.
@@ -242,18 +252,28 @@ impl Open {
         });
         // A file that fails is reported by the next pass. Events that were overwritten before the first pass do not count as
         // lost, but that some were is reported.
+        let end = if known_dead {
+            self.last_sign
+        } else {
+            Some(snapshot.read_at)
+        };
+        for (index, map) in snapshot.devices.iter().enumerate() {
+            if let (true, Some(end), Some(stats), Ok(number)) = (first, end, &map.stats, u8::try_from(index)) {
+                let stats = stats.all();
+                let held = (stats.allocated_bytes.current, stats.reserved_bytes.current);
+                let steps = changes.steps(number, held, end, snapshot.sampled.is_some());
+                if !steps.is_empty() {
+                    let device = DeviceKey::of(key, index, &map.device);
+                    sample.past.push((key, Past { device, steps }));
+                }
+            }
+        }
         let dropped = if self.devices.is_some() { dropped } else { 0 };
         let lost = followed.unwrap_or(0).saturating_add(dropped);
         sample
             .lost
             .extend((lost > 0).then_some((key, if first { 0 } else { lost })));
     }
-}
-
-/// Returns a time from a black box, or `None` if it is in the future: then the program's clock was another one, as in a time
-/// namespace.
-fn past(time: Nanos, now: Nanos) -> Option<Nanos> {
-    (time <= now).then_some(time)
 }
 
 /// Checks whether an event of this kind can change the largest free block.

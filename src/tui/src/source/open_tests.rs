@@ -389,3 +389,50 @@ fn figures_that_contradict_blocks_are_in_no_glance() {
     assert_eq!(held(&mut open), 0);
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// Marks and steps of a program that took 2 MiB, held 1 MiB for a while and was killed with the rest of its memory.
+#[test]
+fn program_that_died_before_the_first_pass_tells_its_story() {
+    let (dir, mut publisher) = publisher("story");
+    let path = publisher.path().to_owned();
+    let mut tell = |kind, size| {
+        publisher.event(&Event {
+            kind,
+            size,
+            ..Event::default()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    tell(EventKind::SegmentAlloc, 2 << 20);
+    tell(EventKind::Alloc, 1 << 20);
+    tell(EventKind::OutOfMemory, 0);
+    tell(EventKind::Free, 1 << 20);
+    let story = |path: &Path| {
+        let mut sample = ChannelSample::default();
+        let mut open = opened(path);
+        open.pass(ChannelKey(1, 2), false, &mut sample);
+        let marks: Vec<MarkKind> = sample.marks.iter().map(|mark| mark.kind).collect();
+        let held = |past: &(_, Past)| -> Vec<(u64, u64)> {
+            let steps = past.1.steps.iter();
+            steps.map(|step| (step.allocated >> 20, step.reserved >> 20)).collect()
+        };
+        let again = sample.clone();
+        open.pass(ChannelKey(1, 2), false, &mut sample);
+        assert_eq!((&again.marks, &again.past), (&sample.marks, &sample.past), "told once");
+        (marks, sample.past.iter().map(held).collect::<Vec<_>>(), sample)
+    };
+    use MarkKind::{Died, Exited, OutOfMemory, SegmentTaken};
+    let (marks, past, _) = story(&path);
+    assert_eq!(marks, [SegmentTaken, OutOfMemory]);
+    assert_eq!(past, [[(0, 2), (1, 2), (0, 2)]], "until now");
+    let copy = dir.join("1-1-1.gpumem");
+    std::fs::copy(&path, &copy).unwrap();
+    let (marks, past, sample) = story(&copy);
+    assert_eq!(marks, [SegmentTaken, OutOfMemory, Died]);
+    let (last, died) = (sample.past[0].1.steps.last().unwrap(), sample.marks[2].at);
+    assert_eq!(past, [[(0, 2), (1, 2)]], "until the last event");
+    assert_eq!((last.until, died), (died, sample.channels[0].last_sign.unwrap()));
+    drop(publisher);
+    assert_eq!(story(&path).0, [SegmentTaken, OutOfMemory, Exited]);
+    std::fs::remove_dir_all(dir).unwrap();
+}

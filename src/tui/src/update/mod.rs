@@ -35,7 +35,7 @@ use gpumem_channel::Life;
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
     Action, BlackBoxes, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos,
-    Point, Process, ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
+    Owner, Past, Point, Process, ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
 };
 
 use look::Look;
@@ -78,9 +78,10 @@ pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect>
 fn take_sample(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
     let look = Look::of(model);
     let (source, at) = (sampled.sample.source(), sampled.taken.at);
-    let mut events = None;
+    let (mut events, mut past) = (None, Vec::new());
     if let Sample::Channels(sample) = &mut sampled.sample {
         events = Some((std::mem::take(&mut sample.marks), std::mem::take(&mut sample.lost)));
+        past = std::mem::take(&mut sample.past);
         file_glances(model, std::mem::take(&mut sample.glances));
         remember_living(&mut model.inputs, sample);
     }
@@ -105,6 +106,7 @@ fn take_sample(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
     }
     let mut effects = derive(model, source, &look);
     if let Some((marks, lost)) = events {
+        file_past(model, past, at);
         file_marks(model, marks, (at, lost));
         // In the Demo view the message would cover the keys of the demo.
         if first && model.ui.toast.is_none() && model.ui.view != View::Demo {
@@ -212,8 +214,29 @@ fn file_glances(model: &mut Model, glances: Vec<Glance>) {
     }
 }
 
+/// Adds what publishers held before they were read for the first time to the histories of their devices.
+fn file_past(model: &mut Model, past: Vec<(ChannelKey, Past)>, now: Nanos) {
+    let past: Vec<_> = past.into_iter().filter(|(key, _)| may_tell(model, *key)).collect();
+    let mut devices = by_key(model);
+    for (_, Past { device, steps }) in past {
+        if let Some(device) = devices.get_mut(&device) {
+            device.history.add_past(&steps, now);
+        }
+    }
+}
+
+/// Checks whether what a program left may be shown. Black boxes can be left out.
+fn may_tell(model: &Model, key: ChannelKey) -> bool {
+    model.setup.black_boxes == BlackBoxes::Recent || model.inputs.seen_alive.contains(&key)
+}
+
 /// Adds new marks, and the number of events that were lost before `now`, to the histories of their devices.
 fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(ChannelKey, u64)>)) {
+    let told = |mark: &Mark| match mark.process.owner {
+        Owner::Channel(key) => may_tell(model, key),
+        Owner::Pid(..) => true,
+    };
+    let marks: Vec<Mark> = marks.into_iter().filter(told).collect();
     let published = std::mem::take(&mut model.live.published);
     let channels: HashMap<ChannelKey, &Channel> = published.iter().map(|c| (c.key, c)).collect();
     let mut devices = by_key(model);

@@ -120,6 +120,16 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     } else if ui.own {
         note = format!("publishers only, {note}");
     }
+    let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
+    let end = newest.saturating_sub(ui.back);
+    if let Some(first) = device
+        .history
+        .told_until(end.saturating_sub(ui.span), end)
+        .filter(|_| !ui.own && !ui.by_tag)
+    {
+        let ago = units::span(newest.saturating_sub(first));
+        note = format!("{note}, publishers only before -{ago}");
+    }
     let several = screen.model.world().devices.len() > 1;
     let title = if several {
         format!("{}  ↑↓", device.label)
@@ -166,13 +176,13 @@ fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, w
     let columns = columns(device, window, max_gap);
     let total = device.memory.value().map_or(0, |m| m.total);
     let height = |m: &Partition| if own { m.reserved() } else { m.used() };
-    let most = columns.iter().flatten().map(|m| height(m)).max().unwrap_or(0);
+    let most = columns.iter().flatten().map(height).max().unwrap_or(0);
     let top = top_of(most, total);
     screen.render(MemoryAxis { theme, top }, chart);
     let layers = if own { &LAYERS[..2] } else { &LAYERS[..] };
     let share = |bytes: u64| bytes as f64 / top as f64;
     let tops = |m: &Partition| [m.allocated, m.reserved(), m.used()].map(share);
-    let columns: Vec<_> = columns.into_iter().map(|m| m.map(tops)).collect();
+    let columns: Vec<_> = columns.iter().map(|m| m.as_ref().map(tops)).collect();
     let columns = &columns[..];
     screen.render(StackedGraph { theme, layers, columns }, plot);
 }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::model::{Device, Nanos, Partition};
+use crate::model::{Device, History, Nanos, Partition};
 
 /// The shown span, divided into one bucket of time per column. Buckets begin at multiples of their width, so that a sample
 /// does not change its bucket when another one arrives.
@@ -81,8 +81,30 @@ pub(super) fn fill<'a, T, K: PartialOrd>(
     columns
 }
 
-/// Returns the partition with the most memory in use of each column.
-pub(super) fn columns(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<&Partition>> {
+/// Returns the partition with the most memory in use of each column. Before the first sample it is what publishers held.
+pub(super) fn columns(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<Partition>> {
     let points = device.history.points().map(|p| (p.at, &p.memory));
-    fill(points, window, max_gap, Partition::fullness)
+    let seen = fill(points, window, max_gap, Partition::fullness).into_iter();
+    let total = device.memory.value().map_or(0, |memory| memory.total);
+    let told = told(&device.history, window, total);
+    seen.zip(told).map(|(seen, told)| seen.copied().or(told)).collect()
+}
+
+/// Returns the most that publishers held in each column before the first sample.
+fn told(history: &History, window: Window, total: u64) -> Vec<Option<Partition>> {
+    let mut columns: Vec<Option<Partition>> = vec![None; usize::from(window.columns)];
+    for step in &history.past {
+        // A step ends just before the moment at which the next one begins.
+        let last = (step.until.saturating_sub(1).max(step.at) / window.bucket).checked_sub(window.first);
+        let first = (step.at / window.bucket).saturating_sub(window.first);
+        let Some(last) = last else { continue };
+        let held = Partition::of_publishers(total, step.allocated, step.reserved);
+        for column in first..=last.min(u64::from(window.columns).saturating_sub(1)) {
+            let here = &mut columns[column as usize];
+            if here.is_none_or(|known| known.fullness() <= held.fullness()) {
+                *here = Some(held);
+            }
+        }
+    }
+    columns
 }

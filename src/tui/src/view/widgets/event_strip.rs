@@ -36,6 +36,7 @@ impl MarkLook {
 /// Returns the look of a kind of event.
 pub(in crate::view) fn mark_look(kind: MarkKind) -> MarkLook {
     let (severity, glyph, ascii, ink, names) = match kind {
+        MarkKind::Died => (9, '†', '+', Ink::Warning, ["died", "died"]),
         MarkKind::OutOfMemory => (8, '✗', 'X', Ink::Warning, ["out of memory", "OOM"]),
         MarkKind::Retry => (7, '↻', '@', Ink::Warning, ["retried", "retry"]),
         MarkKind::Monitor => (6, '◈', '*', Ink::Warning, ["monitor", "monitor"]),
@@ -44,6 +45,7 @@ pub(in crate::view) fn mark_look(kind: MarkKind) -> MarkLook {
         MarkKind::Remapped => (3, '⇄', 'm', Ink::Good, ["holes joined", "joined"]),
         MarkKind::SegmentFreed => (2, '▾', 'v', Ink::Cached, ["memory returned", "returned"]),
         MarkKind::SegmentTaken => (1, '▴', '^', Ink::Allocated, ["memory taken", "taken"]),
+        MarkKind::Exited => (1, '∎', '.', Ink::Dim, ["exited", "exited"]),
         MarkKind::Phase => (0, '│', '|', Ink::Dim, ["phase", "phase"]),
     };
     MarkLook {
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
     use crate::view::widgets::tests::{ASCII, COLOUR, Case, MONO, assert_drawn, drawn, letters};
 
-    const KINDS: [MarkKind; 9] = [
+    const KINDS: [MarkKind; 11] = [
         MarkKind::OutOfMemory,
         MarkKind::Retry,
         MarkKind::Monitor,
@@ -123,6 +125,8 @@ mod tests {
         MarkKind::SegmentFreed,
         MarkKind::SegmentTaken,
         MarkKind::Phase,
+        MarkKind::Died,
+        MarkKind::Exited,
     ];
 
     #[test]
@@ -130,9 +134,9 @@ mod tests {
         let mut columns = KINDS.map(Some).to_vec();
         columns.insert(1, None);
         let cases: [Case<'_, &[Option<MarkKind>]>; 7] = [
-            (COLOUR, &columns, (11, 1), &["✗ ↻◈◇⇅⇄▾▴│ "]),
-            (MONO, &columns, (10, 2), &["✗ ↻◈◇⇅⇄▾▴│", "          "]),
-            (ASCII, &columns, (10, 1), &["X @*cumv^|"]),
+            (COLOUR, &columns, (13, 1), &["✗ ↻◈◇⇅⇄▾▴│†∎ "]),
+            (MONO, &columns, (12, 2), &["✗ ↻◈◇⇅⇄▾▴│†∎", "            "]),
+            (ASCII, &columns, (12, 1), &["X @*cumv^|+."]),
             (COLOUR, &columns, (3, 1), &["✗ ↻"]),
             (COLOUR, &columns, (0, 1), &[""]),
             (COLOUR, &columns, (3, 0), &[]),

@@ -1,7 +1,7 @@
 use gpumem_probe::Reading;
 
 use super::*;
-use crate::model::{DeviceKey, DeviceKind, DeviceState, History, Point, Sensors};
+use crate::model::{DeviceKey, DeviceKind, DeviceState, History, Point, Sensors, Step};
 
 fn device(samples: &[(Nanos, u64)]) -> Device {
     let mut history = History::default();
@@ -92,4 +92,30 @@ fn windows_of_any_size_are_sound() {
         }
         assert!((0..columns.min(300)).all(|c| window.start(c) >= window.first));
     }
+}
+
+/// A column that a step only touches is its own, and what was sampled has precedence.
+#[test]
+fn what_publishers_held_fills_the_columns_before_the_first_sample() {
+    let mut device = device(&[(50, 7)]);
+    let step = |at, until, allocated| Step {
+        at,
+        until,
+        allocated,
+        reserved: allocated,
+    };
+    let steps = [step(3, 12, 4), step(12, 20, 9), step(30, 31, 2), step(45, 60, 90)];
+    device.history.add_past(&steps, 0);
+    device.memory = Reading::Value(Partition {
+        total: 100,
+        ..Partition::default()
+    });
+    let window = Window::new(60, 59, 6);
+    assert_eq!(
+        allocated(&device, window, 0),
+        [Some(4), Some(9), None, Some(2), Some(90), Some(7)]
+    );
+    assert_eq!(device.history.reach(), 47);
+    let told = |from, to| device.history.told_until(from, to);
+    assert_eq!((told(0, 60), told(20, 30), told(51, 60)), (Some(50), None, None));
 }

@@ -1,0 +1,171 @@
+//! What a publisher held before it was first read, from its events and what it holds now.
+
+use std::collections::HashMap;
+
+use gpumem_channel::{Event, EventKind};
+
+use crate::model::{Nanos, Step, coarsen};
+
+/// Most steps kept of a publisher's device.
+const MAX_STEPS: usize = 512;
+
+/// The changes that a publisher's events tell of.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// By device, oldest first.
+    of: HashMap<u8, Vec<Change>>,
+    /// The index of the next event of each ring, if none is missing.
+    next: HashMap<Option<u8>, u64>,
+    /// The time up to which events are missing.
+    missing_until: Nanos,
+}
+
+/// A change of what is held.
+struct Change {
+    at: Nanos,
+    allocated: i64,
+    reserved: i64,
+}
+
+impl Changes {
+    /// Takes note of the next event, which happened at `at`.
+    pub(super) fn see(&mut self, event: &Event, at: Nanos) {
+        let next = self.next.entry(event.lane).or_insert(0);
+        if event.index != *next {
+            self.missing_until = self.missing_until.max(at);
+        }
+        *next = event.index.wrapping_add(1);
+        let Ok(size) = i64::try_from(event.size) else { return };
+        let (allocated, reserved) = match event.kind {
+            EventKind::Alloc => (size, 0),
+            EventKind::Free => (-size, 0),
+            EventKind::SegmentAlloc | EventKind::SegmentMap => (0, size),
+            EventKind::SegmentFree | EventKind::SegmentUnmap => (0, -size),
+            _ => return,
+        };
+        self.of.entry(event.device).or_default().push(Change {
+            at,
+            allocated,
+            reserved,
+        });
+    }
+
+    /// Returns the steps of a device that holds `allocated` and `reserved` bytes at `end`. They begin with the oldest event after which
+    /// none is missing. `sampled` is whether the events of the allocations may be unknown: without any, nothing is known of the past.
+    pub(super) fn steps(&self, device: u8, (allocated, reserved): (u64, u64), end: Nanos, sampled: bool) -> Vec<Step> {
+        let changes = self.of.get(&device).map_or(&[][..], Vec::as_slice);
+        if sampled && changes.iter().all(|change| change.allocated == 0) {
+            return Vec::new();
+        }
+        let mut steps = Vec::new();
+        let (mut held, mut until) = ((allocated, reserved), end);
+        for change in changes.iter().rev() {
+            if change.at <= self.missing_until {
+                break;
+            }
+            if change.at < until {
+                steps.push(Step {
+                    at: change.at,
+                    until,
+                    allocated: held.0,
+                    reserved: held.1,
+                });
+                until = change.at;
+            }
+            let before = |held: u64, change: i64| held.checked_sub_signed(change);
+            // Figures that contradict the events are no base for older ones.
+            let Some(older) = before(held.0, change.allocated).zip(before(held.1, change.reserved)) else {
+                break;
+            };
+            held = older;
+        }
+        steps.reverse();
+        coarsen(&mut steps, MAX_STEPS);
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn event(index: u64, kind: EventKind, mib: u64) -> Event {
+        Event {
+            index,
+            kind,
+            size: mib * MIB,
+            ..Event::default()
+        }
+    }
+
+    fn told(first: u64) -> Changes {
+        use EventKind::{Alloc, Free, FreeCompleted, SegmentAlloc, SegmentFree};
+        let mut changes = Changes::default();
+        let events = [
+            (SegmentAlloc, 20),
+            (Alloc, 10),
+            (Alloc, 5),
+            (Free, 10),
+            (FreeCompleted, 10),
+            (SegmentAlloc, 40),
+            (SegmentFree, 20),
+        ];
+        for (n, (kind, mib)) in (0..).zip(events) {
+            if n >= first {
+                changes.see(&event(n, kind, mib), 100 + 10 * n);
+            }
+        }
+        changes
+    }
+
+    #[test]
+    fn steps_go_back_from_what_is_held_now() {
+        let found: Vec<_> = told(0)
+            .steps(0, (5 * MIB, 40 * MIB), 200, false)
+            .iter()
+            .map(|step| (step.at, step.until, step.allocated / MIB, step.reserved / MIB))
+            .collect();
+        let expected = [
+            (100, 110, 0, 20),
+            (110, 120, 10, 20),
+            (120, 130, 15, 20),
+            (130, 150, 5, 20),
+            (150, 160, 5, 60),
+            (160, 200, 5, 40),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(told(0).steps(1, (0, 0), 200, false), [], "another device");
+    }
+
+    #[test]
+    fn steps_begin_where_events_are_missing_or_contradict() {
+        let begins = |changes: &Changes, now| changes.steps(0, now, 200, false).first().map(|step| step.at);
+        assert_eq!(
+            begins(&told(2), (5 * MIB, 40 * MIB)),
+            Some(130),
+            "the first one that is left may have older ones"
+        );
+        assert_eq!(
+            begins(&told(0), (4 * MIB, 40 * MIB)),
+            Some(110),
+            "less than nothing was never held"
+        );
+        assert_eq!(begins(&told(0), (5 * MIB, 10 * MIB)), Some(150));
+        let mut gap = told(0);
+        gap.see(&event(9, EventKind::Alloc, 1), 190);
+        gap.see(&event(10, EventKind::Alloc, 1), 195);
+        assert_eq!(begins(&gap, (7 * MIB, 40 * MIB)), Some(195));
+    }
+
+    #[test]
+    fn sampled_figures_without_allocations_have_no_past() {
+        let mut changes = Changes::default();
+        changes.see(&event(0, EventKind::SegmentAlloc, 20), 100);
+        assert_eq!(changes.steps(0, (MIB, 20 * MIB), 200, true), []);
+        assert_eq!(changes.steps(0, (MIB, 20 * MIB), 200, false).len(), 1);
+        changes.see(&event(1, EventKind::Alloc, 1), 110);
+        assert_eq!(changes.steps(0, (MIB, 20 * MIB), 200, true).len(), 2);
+    }
+}
