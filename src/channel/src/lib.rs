@@ -87,7 +87,7 @@
 //! counts them, bounds what one owner can add, and reports what it leaves out (`discover.rs`).
 //!
 //! # Costs
-//! `cargo bench -p gpumem-channel` measures both ends; README has the numbers.
+//! `cargo bench -p gpumem-channel` measures both ends; `src/tui/COSTS.md` has the numbers.
 
 #![warn(missing_debug_implementations)]
 

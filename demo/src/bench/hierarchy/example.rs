@@ -27,7 +27,7 @@ mod tests {
             let level = report.levels.iter().find(|level| level.rung == rung)?;
             Some(level.latency.as_ref()?.ns.round())
         };
-        // The figures in the README.
+        // The figures in `demo/HIERARCHY.md`.
         assert_eq!(ns(Rung::L2Near), Some(139.0));
         assert_eq!(ns(Rung::Device), Some(333.0));
     }

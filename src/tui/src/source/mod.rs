@@ -5,7 +5,7 @@
 //! another found, the main loop passes that on in a [`Request`].
 //!
 //! A new source is a file here that implements [`Source`], and a row in [`all`]. Its sample is a variant of [`Sample`] and a
-//! field of [`Inputs`]. The README lists the files to change.
+//! field of [`Inputs`]. `CONTRIBUTING.md` lists the files to change.
 
 mod channel;
 mod descriptors;
