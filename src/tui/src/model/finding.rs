@@ -29,16 +29,23 @@ pub(crate) enum About {
     Cache,
     /// Managed memory.
     Managed,
+    /// The end of a process.
+    End,
+    /// What a process holds, over time.
+    Growth,
+    /// The older findings.
+    Older,
 }
 
 impl About {
     /// Returns the view that shows more of it.
     pub(crate) fn view(self) -> View {
         match self {
-            About::Machine => View::Overview,
+            About::Machine | About::Older => View::Overview,
             About::Process | About::Cache => View::Blocks,
             About::Failure => View::Triage,
             About::Managed => View::Unified,
+            About::End | About::Growth => View::Timeline,
         }
     }
 }

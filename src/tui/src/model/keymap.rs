@@ -65,6 +65,8 @@ pub(crate) enum Action {
     ChooseFix,
     /// Ends the demo.
     StopDemo,
+    /// Opens the Timeline at the moment that is shown.
+    Moment,
     /// Starts editing the filter.
     Filter,
     /// Opens the menu of columns to sort by.

@@ -11,6 +11,7 @@ mod device;
 mod figures;
 mod filter;
 mod finding;
+mod growth;
 mod hierarchy;
 mod hint;
 mod history;
@@ -44,6 +45,7 @@ pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, PartOf};
 pub(crate) use figures::Figures;
 pub(crate) use filter::Filter;
 pub(crate) use finding::{About, Finding, FindingKey, Severity};
+pub(crate) use growth::{PERIOD, Stage};
 pub(crate) use hierarchy::{
     CONTEXT, CurvePoint, Hierarchies, Hierarchy, HierarchyLevel, LevelBandwidth, LevelLatency, MEASURED_IN,
     MEASURED_WITH, Measuring, Rung, Whose,
@@ -279,12 +281,17 @@ impl Model {
         !self.ui.filter.text.is_empty() || self.only_device().is_some()
     }
 
-    /// Iterates over the findings, worst first, without those about processes that a filter or a device leaves out of the list.
+    /// Iterates over the findings, worst first, without those about processes that a filter or a device leaves out of the list. One
+    /// line may stand for several older ones.
     pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
         let all = !self.narrowed();
         let listed: HashSet<ProcessId> = self.listed().filter(|_| !all).map(|p| p.id).collect();
         let passes = move |id| all || listed.contains(&id);
-        let findings = self.world().findings.iter();
+        let world = self.world();
+        let (older, line) = &world.older;
+        let line = line.as_ref().filter(|_| all && !self.ui.unfolded);
+        let shown = world.findings.len() - line.map_or(0, |_| *older);
+        let findings = world.findings.iter().take(shown).chain(line);
         let passing = findings.filter(move |finding| finding.process.is_none_or(&passes));
         passing.filter(|finding| !self.is_dismissed(finding))
     }

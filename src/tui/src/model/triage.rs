@@ -25,6 +25,13 @@ impl Model {
         failed
     }
 
+    /// Returns when the last request failed of the process that the Triage view shows.
+    pub(crate) fn triaged_failure(&self) -> Option<Nanos> {
+        // A time in the future is of another clock.
+        let now = self.world().channels_at()?;
+        self.triaged().and_then(failed_at).filter(|at| (1..=now).contains(at))
+    }
+
     /// Returns the process that the Triage view shows; `None` if it shows a text, or there is none.
     pub(crate) fn triaged(&self) -> Option<&Process> {
         match self.ui.triage.pasted {

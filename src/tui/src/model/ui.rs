@@ -158,8 +158,8 @@ pub(crate) struct HierarchyUi {
 pub(crate) struct TimelineUi {
     /// The time span that is shown, in nanoseconds.
     pub span: Nanos,
-    /// How far the right edge is behind the newest point, in nanoseconds.
-    pub back: Nanos,
+    /// The moment at the right edge; `None` follows the newest point.
+    pub until: Option<Nanos>,
     /// Whether memory of others is left out, so that it does not dwarf what programs publish.
     pub own: bool,
     /// Whether the memory of the selected process is stacked by tag, if it has tags.
@@ -169,13 +169,18 @@ pub(crate) struct TimelineUi {
 impl TimelineUi {
     /// The spans that `+` and `-` step through.
     pub(crate) const SPANS: [Nanos; 5] = [15 * SECOND, 60 * SECOND, 150 * SECOND, 300 * SECOND, 600 * SECOND];
+
+    /// Returns how far the right edge is behind the newest point, which is of the moment `newest`.
+    pub(crate) fn back(&self, newest: Nanos) -> Nanos {
+        self.until.map_or(0, |until| newest.saturating_sub(until))
+    }
 }
 
 impl Default for TimelineUi {
     fn default() -> Self {
         TimelineUi {
             span: 60 * SECOND,
-            back: 0,
+            until: None,
             own: false,
             by_tag: false,
         }
@@ -328,6 +333,8 @@ pub(crate) struct Ui {
     pub hierarchy: HierarchyUi,
     /// Unified view.
     pub unified: UnifiedUi,
+    /// Whether older findings are listed one by one.
+    pub unfolded: bool,
     /// The findings that the user dismissed, and how bad they were then.
     pub dismissed: HashMap<FindingKey, Severity>,
     /// Triage view.

@@ -218,6 +218,9 @@ pub(crate) static VIEWS: [ViewRow; 7] = [
             Binding::new(&[(Key::Enter, Action::Enter)])
                 .footer("Enter", |model| model.triaged().map(|_| "blocks"))
                 .help("Enter", "the blocks of the process"),
+            Binding::new(&[(Key::Char('t'), Action::Moment)])
+                .footer("t", |model| model.triaged_failure().map(|_| "that moment"))
+                .help("t", "the Timeline at the moment when it ran out of memory"),
             Binding::new(PROCESSES)
                 .footer("n N", |model| (model.failed().len() > 1).then_some("process"))
                 .help("n N", "next, previous process that ran out of memory"),

@@ -1,6 +1,6 @@
 //! The machine at one moment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use gpumem_probe::{NvmlState, Reading};
 
@@ -8,6 +8,7 @@ use super::Nanos;
 use super::channel::{Channel, LeftOut, Problem};
 use super::device::Device;
 use super::finding::Finding;
+use super::growth::Growth;
 use super::inputs::{Inputs, SourceId, Times};
 use super::managed::ManagedWorld;
 use super::outside::Outside;
@@ -106,10 +107,13 @@ impl World {
             // They follow from the processes.
             jobs: _,
             findings,
+            // It follows from the findings.
+            older: _,
             problems,
             left_out,
             published: _,
             managed: _,
+            growth: _,
         } = self;
         (nvml, self.channels_at().is_some(), driver) == (&other.nvml, other.channels_at().is_some(), &other.driver)
             && devices.len() == other.devices.len()
@@ -136,10 +140,14 @@ pub(crate) struct World {
     pub past: BTreeSet<ProcessId>,
     /// Distributed jobs, and which of the processes are their ranks.
     pub jobs: Jobs,
-    /// Sentences about the state of the machine, worst first.
+    /// Sentences about the state of the machine, worst first, and then the older ones.
     pub findings: Vec<Finding>,
+    /// The number of older ones, and the line that stands for them if there are several.
+    pub older: (usize, Option<Finding>),
     /// Managed memory. It has samples of its own and is carried over.
     pub managed: ManagedWorld,
+    /// What the processes held over the last minutes. It is carried over.
+    pub growth: HashMap<ProcessId, Growth>,
     /// Channel files and directories that could not be read.
     pub problems: Vec<Problem>,
     /// What is not shown of other users' channels, by user.

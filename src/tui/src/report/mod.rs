@@ -33,6 +33,7 @@ pub(crate) fn model(setup: Setup, filter: &str, sort: Sort, black_boxes: bool) -
     model.ui.filter.text = filter.to_owned();
     model.ui.sort = sort;
     model.ui.black_boxes = black_boxes;
+    model.ui.unfolded = true;
     model
 }
 

@@ -1,9 +1,9 @@
 //! The popup of findings: chooses one, goes to the view that shows more of it, dismisses it.
 
 use crate::event::Effect;
-use crate::model::{About, Finding, FindingKey, Model, Popup, View};
+use crate::model::{About, Finding, FindingKey, Model, Popup, SECOND, TimelineUi, View};
 
-use super::{overview, triage, unified};
+use super::{overview, timeline, triage, unified};
 
 /// Moves the choice by findings, or the text where the chosen one does not fit.
 pub(super) fn shift(model: &mut Model, by: isize) {
@@ -44,6 +44,14 @@ pub(super) fn open(model: &mut Model, chosen: Option<&FindingKey>) -> Vec<Effect
     let Some((about, process)) = found.map(|finding| (finding.about, finding.process)) else {
         return vec![Effect::Draw];
     };
+    if about == About::Older {
+        model.ui.unfolded = true;
+        let world = model.world();
+        let first = world.findings.len().saturating_sub(world.older.0);
+        let chosen = world.findings.get(first).map(Finding::key);
+        model.ui.popup = Some(Popup::Findings { chosen, scroll: 0 });
+        return vec![Effect::Draw];
+    }
     if let Some(id) = process {
         overview::select_process(model, Some(id));
     }
@@ -63,6 +71,13 @@ pub(super) fn open(model: &mut Model, chosen: Option<&FindingKey>) -> Vec<Effect
             model.ui.view = View::Unified;
             if let Some(target) = target {
                 unified::show(model, target);
+            }
+        }
+        View::Timeline => {
+            let ended = model.selected_process().and_then(|process| process.ended);
+            timeline::open_at(model, ended.map(|ended| ended.at).filter(|_| about == About::End));
+            if about == About::Growth {
+                model.ui.timeline.span = *TimelineUi::SPANS.last().unwrap_or(&SECOND);
             }
         }
         View::Blocks if !overview::has_blocks(model) => model.ui.view = View::Overview,

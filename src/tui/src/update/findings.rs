@@ -1,6 +1,7 @@
 //! Derives findings, sentences for the user, from the figures.
 
 mod contexts;
+mod growth;
 mod hints;
 mod ranks;
 
@@ -33,18 +34,24 @@ const USERS: usize = 4;
 /// How long a failed request is an error. After that it is a warning.
 const FRESH: Nanos = 60 * SECOND;
 
+/// How long ago a process failed or ended whose finding is an older one. The last one that failed is left out.
+const OLD: Nanos = 300 * SECOND;
+
+/// Most processes that the line for older findings names.
+const NAMED: usize = 3;
+
 /// Added to the bytes at stake of a failed request, so that it ranks before what might happen.
 const HAPPENED: u64 = 1 << 62;
 
 /// The bytes at stake, which rank a finding among those of its severity, and the finding.
 type Ranked = (u64, Finding);
 
-/// Returns all findings, worst first. At equal severity, live processes come before ended ones, and then most bytes at stake come
+/// Returns all findings, worst first, with the number of older ones, which come last, and the line that may stand for them. At equal severity, live processes come before ended ones, and then most bytes at stake come
 /// first.
 ///
 /// For a fragmented cache the bytes at stake are all reserved bytes. The cached bytes change with every sample, and findings that
 /// keep changing places cannot be read.
-pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
+pub(super) fn of(world: &World, inputs: &Inputs) -> (Vec<Finding>, (usize, Option<Finding>)) {
     let mut findings: Vec<Ranked> = Vec::new();
     if let Some(text) = world.nvml_failure() {
         findings.push((u64::MAX, finding(Severity::Error, None, text)));
@@ -108,6 +115,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     findings.extend(ranks::about_ranks(world));
     findings.extend(contexts::about_contexts(world));
     findings.extend(hints::about_hints(world));
+    findings.extend(growth::about_growth(world));
     findings.extend(about_managed(world));
     findings.extend(about_left_out(&world.left_out).into_iter().map(|f| (0, f)));
     let of = |kind| world.problems.iter().filter(move |p| p.kind == kind);
@@ -139,8 +147,42 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> Vec<Finding> {
     }
     let processes: HashMap<ProcessId, &Process> = world.processes.iter().map(|p| (p.id, p)).collect();
     let its = |finding: &Finding| processes.get(&finding.process?).copied();
-    findings.sort_by_cached_key(|(bytes, finding)| std::cmp::Reverse((rank(finding, its(finding)), *bytes)));
-    findings.into_iter().map(|(_, finding)| finding).collect()
+    let newest = newest_failure(&world.processes, now);
+    let old = |finding: &Finding| {
+        let process = its(finding).filter(|process| newest != Some(process.id))?;
+        told_of(finding.about, process).filter(|at| now.checked_sub(*at).is_some_and(|age| age >= OLD))
+    };
+    findings.sort_by_cached_key(|(bytes, finding)| {
+        // The newest of the older ones comes first.
+        std::cmp::Reverse(match old(finding) {
+            None => (true, rank(finding, its(finding)), *bytes),
+            Some(at) => (false, (0, false), at),
+        })
+    });
+    let findings: Vec<Finding> = findings.into_iter().map(|(_, finding)| finding).collect();
+    let older: Vec<&Finding> = findings.iter().filter(|finding| old(finding).is_some()).collect();
+    let line = (older.len() > 1).then(|| {
+        let mut pids: Vec<u32> = Vec::new();
+        for process in older.iter().filter_map(|finding| its(finding)) {
+            if !pids.contains(&process.pid) {
+                pids.push(process.pid);
+            }
+        }
+        let names: Vec<String> = pids.iter().take(NAMED).map(u32::to_string).collect();
+        let more = match pids.len() - names.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let text = format!(
+            "{} older findings, of failures and ends over {} ago: {}{more}",
+            older.len(),
+            units::span(OLD),
+            names.join(", ")
+        );
+        finding_about(About::Older, Severity::Info, None, text)
+    });
+    let older = older.len();
+    (findings, (older, line))
 }
 
 /// How far back the movement of managed memory is looked at.
@@ -241,6 +283,24 @@ fn rank(finding: &Finding, its: Option<&Process>) -> (u8, bool) {
         Severity::Error => 3,
     };
     (severity - u8::from(lower), !ended)
+}
+
+/// Returns when it was what a finding tells of, if that is a moment.
+fn told_of(about: About, process: &Process) -> Option<Nanos> {
+    match about {
+        About::End => process.ended.map(|ended| ended.at),
+        About::Failure => Some(process.figures.as_ref()?.ran_out.as_ref()?.at),
+        _ => None,
+    }
+}
+
+/// Returns the process that failed last, if that was within the last hour: whoever looks is probably here for it.
+fn newest_failure(processes: &[Process], now: Nanos) -> Option<ProcessId> {
+    let failed = processes
+        .iter()
+        .filter_map(|process| Some((told_of(About::Failure, process)?, process.id)));
+    let recent = failed.filter(|(at, _)| now.checked_sub(*at).is_some_and(|age| age < 3600 * SECOND));
+    recent.max().map(|(_, id)| id)
 }
 
 /// Returns findings about other users' channels that are not shown: one for each user, or one for all if they are many.
@@ -356,7 +416,7 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
     let Some(figures) = &process.figures else { return };
     if process.state == ProcessState::Died {
         let text = format!("{name} died holding {}", units::bytes(figures.allocated));
-        say(About::Process, Severity::Info, figures.allocated, text);
+        say(About::End, Severity::Info, figures.allocated, text);
     }
     if figures.ooms > 0 {
         let (severity, text) = about_failures(figures, now, process.ended.is_some());

@@ -4,7 +4,7 @@
 //! pid in our namespace on the same device; a channel whose start time contradicts the process table belongs to an
 //! earlier process of that pid and is not joined.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use gpumem_channel::{Identity, Life};
 use gpumem_probe::{Process as HostProcess, Reading};
@@ -33,10 +33,31 @@ pub(super) fn rebuild(model: &mut Model, fresh: SourceId) -> World {
     advance(&mut world.devices, inputs, fresh);
     world.processes = processes(inputs, &world.devices, model);
     managed::join(&mut world.processes, &world.managed);
+    world.growth = std::mem::take(&mut model.live.growth);
+    grow(&mut world, fresh);
     world.jobs = Jobs::of(&world.processes);
     world.past = unlisted_black_boxes(&world.processes, inputs, model.setup.black_boxes);
-    world.findings = super::findings::of(&world, inputs);
+    (world.findings, world.older) = super::findings::of(&world, inputs);
     std::mem::replace(&mut model.live, world)
+}
+
+/// Takes note of what each living process holds, if `fresh` tells that.
+fn grow(world: &mut World, fresh: SourceId) {
+    let World { growth, processes, .. } = world;
+    if let Some(at) = world.times.of(fresh) {
+        for process in processes.iter().filter(|process| process.state.alive()) {
+            let held = match (&process.figures, fresh) {
+                (Some(figures), SourceId::Channels) => Some(figures.allocated),
+                (None, SourceId::Nvml) => process.nvml.value().copied(),
+                _ => None,
+            };
+            if let Some(held) = held {
+                growth.entry(process.id).or_default().note(at, held);
+            }
+        }
+    }
+    let there: HashSet<ProcessId> = processes.iter().filter(|p| p.state.alive()).map(|p| p.id).collect();
+    growth.retain(|id, _| there.contains(id));
 }
 
 /// Adds a point to the history of each device whose figures come from `fresh`.

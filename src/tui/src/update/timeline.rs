@@ -1,7 +1,7 @@
 //! The Timeline: scrolls through time, and chooses what is stacked.
 
 use crate::event::Effect;
-use crate::model::{Action, Model, Move, Nanos, Process, Severity, TimelineUi};
+use crate::model::{Action, Model, Move, Nanos, Process, Severity, TimelineUi, View};
 
 use super::{overview, toast};
 
@@ -110,7 +110,23 @@ fn change_span(model: &mut Model, by: isize) {
 
 /// Moves the right edge, but not so far that the span begins before the oldest sample.
 fn pan(model: &mut Model, to: impl Fn(Nanos) -> Nanos) {
-    let span = model.ui.timeline.span;
-    let known = model.selected_device().map_or(0, |d| d.history.reach());
-    model.ui.timeline.back = to(model.ui.timeline.back).min(known.saturating_sub(span));
+    let ui = model.ui.timeline;
+    let (newest, known) = model.selected_device().map_or((model.now, 0), |device| {
+        let history = &device.history;
+        (history.long.back().map_or(model.now, |point| point.at), history.reach())
+    });
+    let back = to(ui.back(newest)).min(known.saturating_sub(ui.span));
+    model.ui.timeline.until = (back > 0).then(|| newest.saturating_sub(back));
+}
+
+/// Opens the view at a moment of a process, if it is known; the moment is then in the last quarter of what is shown.
+pub(super) fn open_at(model: &mut Model, at: Option<Nanos>) {
+    model.ui.view = View::Timeline;
+    model.ui.timeline.by_tag = false;
+    let after = model.ui.timeline.span / 4;
+    let newest = model
+        .selected_device()
+        .and_then(|d| d.history.long.back().map(|point| point.at));
+    let until = at.map(|at| at.saturating_add(after));
+    model.ui.timeline.until = until.filter(|until| newest.is_some_and(|newest| *until < newest));
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::event::Effect;
-use crate::model::{Action, Model, Move, View};
+use crate::model::{Action, Model, Move, Severity, View};
 
-use super::overview;
+use super::{overview, timeline, toast};
 
 /// Opens the view. It shows the process that failed last, unless the selected one has failed, too.
 pub(super) fn open(model: &mut Model) {
@@ -40,6 +40,16 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::Scroll(by) => scroll(model, by.into()),
         Action::Process(by) => next(model, by),
         Action::Enter if model.triaged().is_some() => model.ui.view = View::Blocks,
+        Action::Moment => match model.triaged_failure() {
+            Some(at) => timeline::open_at(model, Some(at)),
+            None => {
+                return Some(toast(
+                    model,
+                    Severity::Info,
+                    "no failed request is shown, or its time is not known",
+                ));
+            }
+        },
         // In this view the key drops a text.
         Action::StopDemo => {
             model.ui.triage.pasted = None;

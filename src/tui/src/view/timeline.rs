@@ -58,10 +58,10 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let [times, marks, phases, legends] = Layout::vertical(lines.into_iter().chain([Constraint::Min(0)])).areas(foot);
 
     let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
-    let window = Window::new(ui.span, newest.saturating_sub(ui.back), plot.width);
+    let window = Window::new(ui.span, ui.until.unwrap_or(newest), plot.width);
     let max_gap = (3 * screen.model.setup.interval).max(2 * SECOND);
     let past = tags::past(screen.model, device).filter(|_| ui.by_tag);
-    let by_tag = past.map(|past| tags::Stack::new(past, window, max_gap, ui.back == 0));
+    let by_tag = past.map(|past| tags::Stack::new(past, window, max_gap, ui.until.is_none()));
     match &by_tag {
         Some(stack) => {
             let top = top_of(stack.most(), device.memory.value().map_or(0, |m| m.total));
@@ -73,7 +73,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let axis = TimeAxis {
         theme,
         span: ui.span,
-        back: ui.back,
+        back: ui.back(newest),
         newest: &history::newest(screen.model, device),
     };
     screen.render(axis, times);
@@ -104,9 +104,10 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
 fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     let theme = screen.theme;
     let ui = &screen.model.ui.timeline;
+    let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
     let mut note = format!("last {}", units::span(ui.span));
-    if ui.back > 0 {
-        note = format!("{} up to {} ago", units::span(ui.span), units::span(ui.back));
+    if ui.until.is_some() {
+        note = format!("{} up to {} ago", units::span(ui.span), units::span(ui.back(newest)));
     }
     if ui.by_tag {
         let process = screen.model.selected_process();
@@ -120,8 +121,7 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     } else if ui.own {
         note = format!("publishers only, {note}");
     }
-    let newest = device.history.long.back().map_or(screen.model.now, |p| p.at);
-    let end = newest.saturating_sub(ui.back);
+    let end = ui.until.unwrap_or(newest);
     if let Some(first) = device
         .history
         .told_until(end.saturating_sub(ui.span), end)

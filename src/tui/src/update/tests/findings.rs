@@ -631,3 +631,102 @@ fn findings_lead_somewhere_and_can_be_dismissed() {
         .for_each(|then| *then = Severity::Warning);
     assert_eq!(errors(&model), 1);
 }
+
+/// The least of each quarter of a minute counts: first for a minute, and then for three.
+#[test]
+fn leak_is_said_to_rise_and_then_confirmed() {
+    let mut model = model();
+    let mut after = |from: u64, to: u64| {
+        for second in from..to {
+            let held = GIB + second * 4 * MIB;
+            let events = [
+                nvml(second * SECOND, 40 * GIB, &[(4, 2 * GIB), (5, GIB + second * 8 * MIB)]),
+                channels(second * SECOND, vec![channel(4, &[&[(held, Allocated)]])]),
+            ];
+            feed(&mut model, events);
+        }
+        let about = model.world().findings.iter().filter(|f| f.about == About::Growth);
+        about.map(|f| (f.severity, f.text.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(after(0, 75), []);
+    let rising = "has risen for 60 s, from";
+    let found = after(75, 76);
+    assert_eq!(
+        found,
+        [
+            (
+                Severity::Info,
+                format!("5: what NVML counts for it {rising} 1.0 GiB to 1.5 GiB")
+            ),
+            (
+                Severity::Info,
+                format!("4: the least that it has allocated {rising} 1.0 GiB to 1.2 GiB")
+            ),
+        ]
+    );
+    let found = after(76, 200);
+    let text = "4: a leak, or a cache without a limit: the least that it has allocated has risen for 3 min, from 1.0 GiB to 1.7 GiB, \
+                240.0 MiB a minute; GPU 0 is full in about 2 h 48 min";
+    assert_eq!(found[1], (Severity::Warning, text.into()));
+    press(&mut model, &[Key::Char('m'), Key::Enter]);
+    assert_eq!((model.ui.view, model.ui.timeline.span), (View::Timeline, 600 * SECOND));
+    assert_eq!(model.world().growth.len(), 2);
+    feed(&mut model, [nvml(201 * SECOND, 0, &[]), channels(201 * SECOND, vec![])]);
+    assert_eq!(model.world().growth.len(), 0, "who is gone is forgotten");
+}
+
+/// Returns the black box of a program that ran out of memory at its end.
+fn died_at(pid: u32, at: Nanos) -> Channel {
+    let mut channel = channel_on(pid, &[&[(GIB, Allocated)]], DeviceKind::Cuda, Life::Died);
+    channel.last_sign = Some(at);
+    let mut figures = channel.figures[0].clone().unwrap();
+    figures.ooms = 1;
+    figures.ran_out = Some(RanOut {
+        at,
+        requested: GIB,
+        ..RanOut::default()
+    });
+    channel.figures = [Some(figures)].into();
+    channel
+}
+
+#[test]
+fn older_findings_share_a_line_and_each_end_leads_to_its_moment() {
+    let mut model = model();
+    let now = 1000 * SECOND;
+    let boxes: Vec<Channel> = (1..=5).map(|n| died_at(n as u32, n * 195 * SECOND)).collect();
+    feed(&mut model, [nvml(now, 0, &[]), channels(now, boxes)]);
+    let texts = |model: &Model| model.findings().map(|f| f.text.clone()).collect::<Vec<_>>();
+    let found = texts(&model);
+    let folded = "6 older findings, of failures and ends over 5 min ago: 3, 2, 1";
+    assert_eq!((found.len(), found[4].as_str()), (5, folded), "{found:#?}");
+    let enter = |model: &mut Model, place: usize| {
+        press(model, &[Key::Char('1'), Key::Char('m')]);
+        press(model, &vec![Key::Down; place]);
+        model.ui.hits.finding_lines = (vec![(0, 1); 10], 10);
+        press(model, &[Key::Home]);
+        (0..place).for_each(|_| drop(press(model, &[Key::Down])));
+        press(model, &[Key::Enter]);
+    };
+    enter(&mut model, 4);
+    assert!(
+        model.ui.popup.is_some() && texts(&model).len() == 10,
+        "they are listed in place"
+    );
+    press(&mut model, &[Key::Esc]);
+    let ended = texts(&model)
+        .iter()
+        .rposition(|text| text.starts_with("2 died"))
+        .unwrap();
+    feed(&mut model, [nvml(now + SECOND, 0, &[])]);
+    enter(&mut model, ended);
+    assert_eq!(
+        (model.ui.view, model.ui.timeline.until),
+        (View::Timeline, Some(405 * SECOND))
+    );
+    press(&mut model, &[Key::Char('6'), Key::Char('t')]);
+    assert_eq!(
+        (model.ui.view, model.ui.timeline.until),
+        (View::Timeline, Some(405 * SECOND))
+    );
+}

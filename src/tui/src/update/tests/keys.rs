@@ -247,13 +247,19 @@ fn timeline_stays_within_the_history() {
     press(&mut model, &[Key::Char('3'), Key::Char('+')]);
     assert_eq!(model.ui.timeline.span, 15 * SECOND);
     press(&mut model, &[Key::Home]);
-    assert_eq!(model.ui.timeline.back, (99 - 1 - 15) * SECOND);
+    assert_eq!(model.ui.timeline.until, Some(16 * SECOND));
     press(&mut model, &[Key::Right]);
-    assert_eq!(model.ui.timeline.back, 83 * SECOND - 15 * SECOND / 4);
+    assert_eq!(model.ui.timeline.until, Some(16 * SECOND + 15 * SECOND / 4));
+    feed(&mut model, [nvml(100 * SECOND, 12 * GIB, &[])]);
+    assert_eq!(
+        model.ui.timeline.until,
+        Some(16 * SECOND + 15 * SECOND / 4),
+        "it stands still"
+    );
     for _ in 0..10 {
         press(&mut model, &[Key::Char('-')]);
     }
-    assert_eq!((model.ui.timeline.span, model.ui.timeline.back), (600 * SECOND, 0));
+    assert_eq!((model.ui.timeline.span, model.ui.timeline.until), (600 * SECOND, None));
 }
 
 #[test]

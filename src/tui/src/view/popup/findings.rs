@@ -49,7 +49,6 @@ fn lines(screen: &Screen<'_>, room: u16, selected: usize) -> (Vec<Line<'static>>
         }
         spans.push((begin, lines.len() as u16));
     }
-    let all = screen.model.world().findings.len();
     if lines.is_empty() {
         lines.push(Line::raw("  Nothing stands out now."));
     } else {
@@ -64,7 +63,11 @@ fn lines(screen: &Screen<'_>, room: u16, selected: usize) -> (Vec<Line<'static>>
             Span::raw(" dismisses it"),
         ]));
     }
-    let left_out = all.saturating_sub(spans.len());
+    let findings = &screen.model.world().findings;
+    let left_out = findings
+        .iter()
+        .filter(|finding| screen.model.is_dismissed(finding))
+        .count();
     if left_out > 0 && !screen.model.narrowed() {
         lines.push(Line::styled(
             format!("  {left_out} dismissed, until they get worse"),

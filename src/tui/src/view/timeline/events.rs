@@ -89,7 +89,8 @@ pub(super) fn list(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
             let when = match newest.saturating_sub(mark.at) / SECOND {
                 0 if present => "now".to_owned(),
                 0 => "last".to_owned(),
-                ago => format!("-{}", units::span(ago * SECOND)),
+                ago @ 1..100 => format!("-{ago} s"),
+                ago => format!("-{}", units::ago_short(ago * SECOND)),
             };
             // A cut time would be wrong.
             let when = if width(&when) > TIME { String::new() } else { when };
