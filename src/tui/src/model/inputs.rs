@@ -6,7 +6,9 @@ use std::time::Duration;
 use gpumem_probe::{Gpu, NvmlSample, Process};
 
 use super::channel::{ChannelKey, ChannelSample};
+use super::history::Mark;
 use super::managed::{ManagedRequest, ManagedSample};
+use super::past::Past;
 use super::{Nanos, SECOND};
 
 /// The sources that sample, in the order of their names.
@@ -125,6 +127,10 @@ pub(crate) struct Inputs {
     pub processes: Vec<Process>,
     /// Channels that were seen alive and still exist. Their black boxes are listed; older ones only on demand.
     pub seen_alive: BTreeSet<ChannelKey>,
+    /// Marks of devices that are not known yet: NVML answers later than the channels.
+    pub unfiled_marks: Vec<Mark>,
+    /// The same for what publishers held before they were read for the first time.
+    pub unfiled_past: Vec<(ChannelKey, Past)>,
 }
 
 impl Inputs {

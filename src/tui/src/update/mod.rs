@@ -34,7 +34,7 @@ use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    Action, BlackBoxes, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, Mark, Model, Nanos,
+    Action, BlackBoxes, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, MAX_MARKS, Model, Nanos,
     Owner, Past, Point, Process, ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
 };
 
@@ -78,10 +78,11 @@ pub(crate) fn update(model: &mut Model, now: Nanos, event: Event) -> Vec<Effect>
 fn take_sample(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
     let look = Look::of(model);
     let (source, at) = (sampled.sample.source(), sampled.taken.at);
-    let (mut events, mut past) = (None, Vec::new());
+    let mut lost = None;
     if let Sample::Channels(sample) = &mut sampled.sample {
-        events = Some((std::mem::take(&mut sample.marks), std::mem::take(&mut sample.lost)));
-        past = std::mem::take(&mut sample.past);
+        lost = Some(std::mem::take(&mut sample.lost));
+        model.inputs.unfiled_marks.append(&mut sample.marks);
+        model.inputs.unfiled_past.append(&mut sample.past);
         file_glances(model, std::mem::take(&mut sample.glances));
         remember_living(&mut model.inputs, sample);
     }
@@ -105,9 +106,12 @@ fn take_sample(model: &mut Model, mut sampled: Sampled) -> Vec<Effect> {
         model.ui.process = None;
     }
     let mut effects = derive(model, source, &look);
-    if let Some((marks, lost)) = events {
-        file_past(model, past, at);
-        file_marks(model, marks, (at, lost));
+    if lost.is_some() || (first && source == SourceId::Nvml) {
+        file_past(model, at);
+        file_marks(model);
+    }
+    if let Some(lost) = lost {
+        file_losses(model, at, lost);
         // In the Demo view the message would cover the keys of the demo.
         if first && model.ui.toast.is_none() && model.ui.view != View::Demo {
             effects.extend(mention_black_boxes(model));
@@ -215,14 +219,19 @@ fn file_glances(model: &mut Model, glances: Vec<Glance>) {
 }
 
 /// Adds what publishers held before they were read for the first time to the histories of their devices.
-fn file_past(model: &mut Model, past: Vec<(ChannelKey, Past)>, now: Nanos) {
-    let past: Vec<_> = past.into_iter().filter(|(key, _)| may_tell(model, *key)).collect();
+fn file_past(model: &mut Model, now: Nanos) {
+    let mut past = std::mem::take(&mut model.inputs.unfiled_past);
+    past.retain(|(key, _)| may_tell(model, *key));
+    let waits = !model.inputs.looked();
     let mut devices = by_key(model);
-    for (_, Past { device, steps }) in past {
-        if let Some(device) = devices.get_mut(&device) {
-            device.history.add_past(&steps, now);
+    past.retain(|(_, Past { device, steps })| match devices.get_mut(device) {
+        Some(device) => {
+            device.history.add_past(steps, now);
+            false
         }
-    }
+        None => waits,
+    });
+    model.inputs.unfiled_past = past;
 }
 
 /// Checks whether what a program left may be shown. Black boxes can be left out.
@@ -230,21 +239,33 @@ fn may_tell(model: &Model, key: ChannelKey) -> bool {
     model.setup.black_boxes == BlackBoxes::Recent || model.inputs.seen_alive.contains(&key)
 }
 
-/// Adds new marks, and the number of events that were lost before `now`, to the histories of their devices.
-fn file_marks(model: &mut Model, marks: Vec<Mark>, (now, lost): (Nanos, Vec<(ChannelKey, u64)>)) {
-    let told = |mark: &Mark| match mark.process.owner {
+/// Adds new marks to the histories of their devices.
+fn file_marks(model: &mut Model) {
+    let mut marks = std::mem::take(&mut model.inputs.unfiled_marks);
+    marks.retain(|mark| match mark.process.owner {
         Owner::Channel(key) => may_tell(model, key),
         Owner::Pid(..) => true,
-    };
-    let marks: Vec<Mark> = marks.into_iter().filter(told).collect();
+    });
+    let waits = !model.inputs.looked();
+    let mut devices = by_key(model);
+    let mut left = Vec::new();
+    for mark in marks {
+        match devices.get_mut(&mark.process.device) {
+            Some(device) => device.history.mark(mark),
+            None if waits => left.push(mark),
+            None => {}
+        }
+    }
+    let surplus = left.len().saturating_sub(4 * MAX_MARKS);
+    left.drain(..surplus);
+    model.inputs.unfiled_marks = left;
+}
+
+/// Adds the number of events that were lost before `now` to the histories of their devices.
+fn file_losses(model: &mut Model, now: Nanos, lost: Vec<(ChannelKey, u64)>) {
     let published = std::mem::take(&mut model.live.published);
     let channels: HashMap<ChannelKey, &Channel> = published.iter().map(|c| (c.key, c)).collect();
     let mut devices = by_key(model);
-    for mark in marks {
-        if let Some(device) = devices.get_mut(&mark.process.device) {
-            device.history.mark(mark);
-        }
-    }
     for (channel, count) in lost {
         let published = channels.get(&channel);
         for (index, published) in published.iter().flat_map(|c| &c.snapshot.devices).enumerate() {

@@ -33,6 +33,7 @@ mod several;
 mod signals;
 mod sizes;
 mod stalled;
+mod story;
 mod torch;
 mod triage;
 mod unified;

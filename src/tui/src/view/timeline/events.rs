@@ -156,7 +156,7 @@ fn pid_of(screen: &Screen<'_>, mark: &Mark) -> String {
 fn sentence(mark: &Mark) -> String {
     let bytes = units::bytes(mark.bytes);
     let mut text = match mark.kind {
-        MarkKind::OutOfMemory => format!("a request of {bytes} failed"),
+        MarkKind::OutOfMemory => format!("out of memory: tried to allocate {bytes}"),
         MarkKind::Retry => format!("a request of {bytes} was retried after making room"),
         MarkKind::SegmentTaken => format!("took {bytes} from the driver"),
         MarkKind::SegmentFreed => format!("gave {bytes} back to the driver"),

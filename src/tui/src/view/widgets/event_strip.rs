@@ -81,7 +81,7 @@ impl Widget for EventStrip<'_> {
     }
 }
 
-/// A line through the blank part of a graph at every column with a failed request. It is drawn after the graph and leaves its
+/// A line through the blank part of a graph at every column in which a request failed or a program died. It is drawn after the graph and leaves its
 /// layers and labels.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct FailureLines<'a> {
@@ -96,7 +96,7 @@ impl Widget for FailureLines<'_> {
         let area = area.intersection(buf.area);
         let (_, style) = mark_look(MarkKind::OutOfMemory).cell(&self.theme);
         for (x, kind) in (area.left()..area.right()).zip(self.columns) {
-            if *kind != Some(MarkKind::OutOfMemory) {
+            if !matches!(kind, Some(MarkKind::OutOfMemory | MarkKind::Died)) {
                 continue;
             }
             for y in area.top()..area.bottom() {
