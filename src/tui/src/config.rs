@@ -12,7 +12,7 @@ use serde::de::{Deserializer, Error as _, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::cli::{ColorArg, Device, parse_device, parse_interval};
-use crate::model::{Alert, Condition, Only};
+use crate::model::{Alert, Condition, Only, Palette};
 
 #[cfg(test)]
 #[path = "config_tests.rs"]
@@ -35,9 +35,16 @@ pub(crate) struct Config {
     pub color: ColorArg,
     /// Whether to draw with ASCII characters only.
     pub ascii: bool,
+    /// Colours in place of the built-in ones.
+    #[serde(skip_serializing_if = "is_default")]
+    pub theme: Palette,
     /// The alerts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alert: Vec<AlertConfig>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Why the configuration cannot be used. The text says where, and what is allowed.

@@ -1,15 +1,20 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::model::Rgb;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, "x.toml").map_err(|wrong| wrong.to_string())
 }
 
-const FULL: &str = r#"
+const FULL: &str = r##"
 interval = "500ms"
 color = "256"
 ascii = true
+
+[theme]
+allocated = "#00FF00"
+dim = "#808080"
 
 [[alert]]
 device = "all"
@@ -25,13 +30,18 @@ free_below = "2GiB"
 [[alert]]
 device = "GPU-6f5ae4c5"
 out_of_memory = true
-"#;
+"##;
 
 #[test]
 fn every_field_is_read() {
     let config = parse(FULL).unwrap();
     assert_eq!(config.interval.0, Duration::from_millis(500));
     assert_eq!((config.color, config.ascii), (ColorArg::Ansi256, true));
+    assert_eq!(config.theme.allocated, Some(Rgb(0, 255, 0)));
+    assert_eq!(
+        (config.theme.dim, config.theme.cached),
+        (Some(Rgb(128, 128, 128)), None)
+    );
     let [first, second, third] = &config.alerts()[..] else {
         unreachable!("three alerts")
     };
@@ -75,7 +85,7 @@ fn errors_name_the_line_and_what_is_allowed() {
         (
             "\n\nintervall = \"1s\"",
             3,
-            "unknown field `intervall`, expected one of `interval`, `color`, `ascii`, `alert`",
+            "unknown field `intervall`, expected one of `interval`, `color`, `ascii`, `theme`, `alert`",
         ),
         ("interval = \"1ms\"", 1, "must be from 50ms to 1h"),
         ("ascii = true\ninterval = 1", 2, "string"),
@@ -85,6 +95,15 @@ fn errors_name_the_line_and_what_is_allowed() {
             "expected one of `auto`, `true`, `256`, `16`, `mono`",
         ),
         ("ascii = \"yes\"", 1, "boolean"),
+        ("[theme]\nfree = \"grey\"", 2, "expected \"#rrggbb\""),
+        ("[theme]\nfree = \"#12345\"", 2, "expected \"#rrggbb\""),
+        ("[theme]\nfree = \"#+12345\"", 2, "expected \"#rrggbb\""),
+        ("[theme]\nfree = \"#äöü\"", 2, "expected \"#rrggbb\""),
+        (
+            "[theme]\nused = \"#123456\"",
+            2,
+            "unknown field `used`, expected one of `allocated`",
+        ),
         ("ascii = ", 1, ""),
         (
             "[[alert]]\nused_percent = 90\nsound = true",

@@ -516,6 +516,7 @@ fn term(config: &Config) -> Term {
     Term {
         colors: config.color.step().unwrap_or_else(|| terminal::colors(&env)),
         ascii: config.ascii || !terminal::utf8(&env),
+        palette: config.theme,
         ..Term::default()
     }
 }

@@ -9,6 +9,7 @@ use gpumem_triage::Report;
 use super::device::DeviceKey;
 use super::finding::{FindingKey, Severity};
 use super::map_layout::MapLayout;
+use super::palette::Palette;
 use super::process::{Column, ProcessId, Sort};
 use super::views::View;
 use super::{Nanos, SECOND};
@@ -74,6 +75,8 @@ pub(crate) struct Term {
     pub colors: Colors,
     /// Whether to draw with ASCII only.
     pub ascii: bool,
+    /// Colours that the user chose.
+    pub palette: Palette,
 }
 
 impl Default for Term {
@@ -83,6 +86,7 @@ impl Default for Term {
             height: 24,
             colors: Colors::default(),
             ascii: false,
+            palette: Palette::default(),
         }
     }
 }

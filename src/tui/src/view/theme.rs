@@ -11,8 +11,8 @@ mod tests;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::model::{Colors as Depth, Term};
-use palette::{Swatch, swatch};
+use crate::model::{Colors as Depth, Palette, Term};
+use palette::{Swatch, mix, swatch};
 
 /// The meaning of a text or a cell, which decides its colour and glyph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,17 +63,57 @@ pub(super) struct Theme {
     pub(super) depth: Depth,
     /// Whether only ASCII is written.
     pub(super) ascii: bool,
+    /// Colours that the user chose.
+    palette: Palette,
 }
 
 impl Theme {
     /// Returns the theme of a terminal.
     pub(super) fn of(term: &Term) -> Self {
-        Theme::new(term.colors, term.ascii)
+        Theme {
+            palette: term.palette,
+            ..Theme::new(term.colors, term.ascii)
+        }
     }
 
     /// Creates a theme for a colour depth and a glyph set.
-    pub(super) fn new(depth: Depth, ascii: bool) -> Self {
-        Theme { depth, ascii }
+    pub(super) const fn new(depth: Depth, ascii: bool) -> Self {
+        Theme {
+            depth,
+            ascii,
+            palette: Palette::BUILT_IN,
+        }
+    }
+
+    /// Returns the colours of a meaning, or `None` for the terminal's own.
+    fn swatch(&self, ink: Ink) -> Option<Swatch> {
+        let Palette {
+            allocated,
+            cached,
+            pending,
+            other,
+            driver,
+            free,
+            warning,
+            good,
+            accent,
+            dim,
+        } = self.palette;
+        let chosen = match ink {
+            Ink::Allocated => allocated,
+            Ink::Cached => cached,
+            Ink::Pending => pending,
+            Ink::Other => other,
+            Ink::Driver => driver,
+            Ink::Free | Ink::Unmapped => free,
+            Ink::Warning => warning,
+            Ink::Good => good,
+            Ink::Accent => accent,
+            Ink::Dim => dim,
+            Ink::Tag(_) | Ink::Strong | Ink::Plain => None,
+        };
+        let built_in = swatch(ink)?;
+        Some(chosen.map_or(built_in, |color| built_in.in_color(color)))
     }
 
     /// Returns the style of text with this meaning.
@@ -101,7 +141,7 @@ impl Theme {
     pub(super) fn color(&self, ink: Ink) -> Option<Color> {
         let Swatch {
             base, indexed, basic, ..
-        } = swatch(ink)?;
+        } = self.swatch(ink)?;
         match self.depth {
             Depth::True => Some(rgb(base)),
             Depth::Ansi256 => Some(Color::Indexed(indexed.0)),
@@ -134,7 +174,7 @@ impl Theme {
             Ink::Other => 0.25,
             _ => 0.15,
         };
-        match (self.depth, swatch(ink).and_then(|s| s.texture), self.texture(ink)) {
+        match (self.depth, self.swatch(ink).and_then(|s| s.texture), self.texture(ink)) {
             (Depth::True, Some((texture, ground)), _) => Some(rgb(mix(ground, texture, cover))),
             (_, _, Some((texture, ground))) => Some(if cover >= 0.5 { texture } else { ground }),
             _ => self.color(ink),
@@ -143,7 +183,7 @@ impl Theme {
 
     /// Returns the texture and background of a filled cell.
     fn texture(&self, ink: Ink) -> Option<(Color, Color)> {
-        let swatch = swatch(ink)?;
+        let swatch = self.swatch(ink)?;
         match self.depth {
             Depth::True => swatch.texture.map(|(texture, ground)| (rgb(texture), rgb(ground))),
             Depth::Ansi256 => swatch
@@ -157,7 +197,7 @@ impl Theme {
     /// Returns a lighter shade for the block under the cursor, or `None` without true colour.
     pub(super) fn bright(&self, ink: Ink) -> Option<Color> {
         (self.depth == Depth::True)
-            .then(|| swatch(ink).map(|s| rgb(s.bright)))
+            .then(|| self.swatch(ink).map(|s| rgb(s.bright)))
             .flatten()
     }
 
@@ -197,7 +237,7 @@ impl Theme {
 
     /// Returns the style of a graph at a height from 0 (bottom, dark) to 1 (top, bright).
     pub(super) fn gradient(&self, ink: Ink, height: f64) -> Style {
-        let Some(Swatch { deep, bright, .. }) = swatch(ink) else {
+        let Some(Swatch { deep, bright, .. }) = self.swatch(ink) else {
             return self.ink(ink);
         };
         match self.depth {
@@ -212,7 +252,7 @@ impl Theme {
     /// Returns a darker shade of a state for the seams between blocks, or `None` where the depth cannot show one.
     pub(super) fn seam(&self, ink: Ink) -> Option<Color> {
         match self.depth {
-            Depth::True => swatch(ink).map(|s| rgb(s.deep)),
+            Depth::True => self.swatch(ink).map(|s| rgb(s.deep)),
             Depth::Ansi256 => Some(Color::Indexed(236)),
             Depth::Ansi16 | Depth::Mono => None,
         }
@@ -281,11 +321,4 @@ fn ascii_lookalike(c: char) -> char {
 
 fn rgb((r, g, b): palette::Rgb) -> Color {
     Color::Rgb(r, g, b)
-}
-
-fn mix(from: palette::Rgb, to: palette::Rgb, share: f64) -> palette::Rgb {
-    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    // The value lies between two bytes, so it fits into one.
-    let channel = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
-    (channel(from.0, to.0), channel(from.1, to.1), channel(from.2, to.2))
 }

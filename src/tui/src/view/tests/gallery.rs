@@ -17,6 +17,7 @@ pub(super) fn drawn(mut model: Model, width: u16, height: u16, colors: Colors, a
         height,
         colors,
         ascii,
+        ..Term::default()
     };
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);

@@ -4,6 +4,7 @@
 use ratatui::style::Color;
 
 use super::Ink;
+use crate::model::Rgb as Chosen;
 
 /// Red, green, blue.
 pub(super) type Rgb = (u8, u8, u8);
@@ -23,6 +24,77 @@ pub(super) struct Swatch {
     pub(super) indexed: (u8, Option<(u8, u8)>),
     /// One of the 16 colours; `None` for the terminal's own foreground, dimmed.
     pub(super) basic: Option<Color>,
+}
+
+impl Swatch {
+    /// Returns the same in another colour, with shades of it.
+    pub(super) fn in_color(self, Chosen(r, g, b): Chosen) -> Swatch {
+        let base = (r, g, b);
+        let [dark, darker, light] = [mix(base, BLACK, 0.2), mix(base, BLACK, 0.45), mix(base, WHITE, 0.35)];
+        Swatch {
+            base,
+            deep: darker,
+            bright: light,
+            texture: self.texture.map(|_| (base, dark)),
+            indexed: (indexed(base), self.indexed.1.map(|_| (indexed(base), indexed(dark)))),
+            basic: Some(basic(base)),
+        }
+    }
+}
+
+const BLACK: Rgb = (0, 0, 0);
+const WHITE: Rgb = (255, 255, 255);
+
+/// Returns the colour between two, at a share from 0 (the first) to 1.
+pub(super) fn mix(from: Rgb, to: Rgb, share: f64) -> Rgb {
+    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+    // The value lies between two bytes, so it fits into one.
+    let channel = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
+    (channel(from.0, to.0), channel(from.1, to.1), channel(from.2, to.2))
+}
+
+fn distance(a: Rgb, b: Rgb) -> u32 {
+    let channel = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
+    channel(a.0, b.0) + channel(a.1, b.1) + channel(a.2, b.2)
+}
+
+/// Returns the nearest of xterm's colours 16 to 255: a cube of 6x6x6 and 24 greys.
+fn indexed(color: Rgb) -> u8 {
+    const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+    let of = |index: u8| match index {
+        232.. => {
+            let grey = 8 + 10 * (index - 232);
+            (grey, grey, grey)
+        }
+        _ => {
+            let cube = usize::from(index - 16);
+            (LEVELS[cube / 36], LEVELS[cube / 6 % 6], LEVELS[cube % 6])
+        }
+    };
+    (16..=255).min_by_key(|index| distance(of(*index), color)).unwrap_or(16)
+}
+
+/// Returns the nearest of the 16 colours, as xterm shows them.
+fn basic(color: Rgb) -> Color {
+    const COLORS: [(Color, Rgb); 15] = [
+        (Color::Red, (205, 0, 0)),
+        (Color::Green, (0, 205, 0)),
+        (Color::Yellow, (205, 205, 0)),
+        (Color::Blue, (0, 0, 238)),
+        (Color::Magenta, (205, 0, 205)),
+        (Color::Cyan, (0, 205, 205)),
+        (Color::Gray, (229, 229, 229)),
+        (Color::DarkGray, (127, 127, 127)),
+        (Color::LightRed, (255, 0, 0)),
+        (Color::LightGreen, (0, 255, 0)),
+        (Color::LightYellow, (255, 255, 0)),
+        (Color::LightBlue, (92, 92, 255)),
+        (Color::LightMagenta, (255, 0, 255)),
+        (Color::LightCyan, (0, 255, 255)),
+        (Color::White, (255, 255, 255)),
+    ];
+    let nearest = COLORS.iter().min_by_key(|(_, shown)| distance(*shown, color));
+    nearest.map_or(Color::White, |(color, _)| *color)
 }
 
 /// Background of the selected row.

@@ -149,3 +149,35 @@ fn ascii_mode_writes_only_ascii() {
     assert_eq!(converted(theme), "a-~|-+># u+? ?");
     assert_eq!(converted(Theme::default()), "a·…│─╭▸█°µ✓日 é");
 }
+
+#[test]
+fn chosen_colour_is_used_at_every_depth() {
+    let palette = Palette {
+        allocated: Some(crate::model::Rgb(250, 5, 5)),
+        ..Palette::default()
+    };
+    let theme = |depth| {
+        Theme::of(&Term {
+            colors: depth,
+            palette,
+            ..Term::default()
+        })
+    };
+    let color = |depth| theme(depth).color(Ink::Allocated);
+    assert_eq!(color(Depth::True), Some(Color::Rgb(250, 5, 5)));
+    assert_eq!(color(Depth::Ansi256), Some(Color::Indexed(196)));
+    assert_eq!(color(Depth::Ansi16), Some(Color::LightRed));
+    assert_eq!(color(Depth::Mono), None);
+    let tile = theme(Depth::True).tile(Ink::Allocated).style;
+    assert_eq!(
+        (tile.fg, tile.bg),
+        (Some(Color::Rgb(250, 5, 5)), Some(Color::Rgb(200, 4, 4)))
+    );
+    for ink in [Ink::Cached, Ink::Free, Ink::Tag(0), Ink::Plain] {
+        assert_eq!(
+            theme(Depth::True).tile(ink),
+            Theme::new(Depth::True, false).tile(ink),
+            "{ink:?}"
+        );
+    }
+}

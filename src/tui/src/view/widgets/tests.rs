@@ -10,22 +10,10 @@ use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::bar::SolidBar;
 use crate::view::widgets::*;
 
-pub(in crate::view) const TRUE: Theme = Theme {
-    depth: Colors::True,
-    ascii: false,
-};
-pub(in crate::view) const COLOUR: Theme = Theme {
-    depth: Colors::Ansi256,
-    ascii: false,
-};
-pub(in crate::view) const MONO: Theme = Theme {
-    depth: Colors::Mono,
-    ascii: false,
-};
-pub(in crate::view) const ASCII: Theme = Theme {
-    depth: Colors::Mono,
-    ascii: true,
-};
+pub(in crate::view) const TRUE: Theme = Theme::new(Colors::True, false);
+pub(in crate::view) const COLOUR: Theme = Theme::new(Colors::Ansi256, false);
+pub(in crate::view) const MONO: Theme = Theme::new(Colors::Mono, false);
+pub(in crate::view) const ASCII: Theme = Theme::new(Colors::Mono, true);
 
 /// Renders into an area of a larger buffer and returns the area's cells. Fails if a cell outside the area changes.
 pub(in crate::view) fn drawn(size: (u16, u16), render: impl FnOnce(Rect, &mut Buffer)) -> Buffer {
