@@ -27,7 +27,7 @@ pub use namespace::unshared;
 pub use outcome::{Ended, Modes};
 pub use publisher::{fail, publish, publish_named, uuid_of};
 pub use random::Random;
-pub use terminal::Terminal;
+pub use terminal::{Connection, Terminal};
 pub use world::World;
 
 /// How long anything may take before a test gives up. It is long because CI machines are slow and shared.

@@ -15,6 +15,21 @@ use rustix::termios::{self, OptionalActions};
 
 use crate::{Ended, Modes, PATIENCE, World};
 
+/// Takes what arrived at the terminal; nothing at all is the end. Returns whether it is closed.
+fn arrive(seen: &(Mutex<Screen>, Condvar), bytes: &[u8]) -> bool {
+    let screen = seen.0.lock().unwrap();
+    let mut screen = seen.1.wait_while(screen, |screen| screen.stalled).unwrap();
+    screen.take(bytes);
+    screen.first.get_or_insert_with(Instant::now);
+    screen.closed = bytes.is_empty() || screen.hung_up;
+    if screen.closed {
+        let end = screen.raw.len();
+        screen.show(end);
+    }
+    seen.1.notify_all();
+    screen.closed
+}
+
 /// Begin and end of a frame in synchronized output (DEC private mode 2026).
 const BEGIN: &[u8] = b"\x1b[?2026h";
 const END: &[u8] = b"\x1b[?2026l";
@@ -54,6 +69,15 @@ impl Screen {
     }
 }
 
+/// A connection between a program and the terminal, such as SSH over a bad line.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection {
+    /// Bytes a second that it carries to the terminal.
+    pub bytes_per_second: u32,
+    /// How long a byte is on its way, in either direction.
+    pub latency: Duration,
+}
+
 /// A running program and its terminal.
 pub struct Terminal {
     master: Option<Box<dyn MasterPty + Send>>,
@@ -62,6 +86,7 @@ pub struct Terminal {
     screen: Arc<(Mutex<Screen>, Condvar)>,
     line_mode: String,
     started: Instant,
+    connection: Option<Connection>,
 }
 
 impl Terminal {
@@ -83,6 +108,29 @@ impl Terminal {
         columns: u16,
         rows: u16,
         environment: &[(&str, &str)],
+    ) -> Terminal {
+        Terminal::connect(program, world, args, (columns, rows), environment, None)
+    }
+
+    /// Starts `gpumem-tui` with `args` in `world`, on a terminal of this size at the other end of a connection.
+    pub fn start_over(connection: Connection, world: &World, args: &[&str], columns: u16, rows: u16) -> Terminal {
+        Terminal::connect(
+            &crate::gpumem_tui(),
+            world,
+            args,
+            (columns, rows),
+            &[],
+            Some(connection),
+        )
+    }
+
+    fn connect(
+        program: &Path,
+        world: &World,
+        args: &[&str],
+        (columns, rows): (u16, u16),
+        environment: &[(&str, &str)],
+        connection: Option<Connection>,
     ) -> Terminal {
         let size = PtySize {
             rows,
@@ -120,25 +168,40 @@ impl Terminal {
         let screen = Arc::new((Mutex::new(screen), Condvar::new()));
         let mut output = pair.master.try_clone_reader().unwrap();
         let seen = screen.clone();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 16 * 1024];
-            loop {
-                let n = output.read(&mut buffer).unwrap_or(0);
-                let screen = seen.0.lock().unwrap();
-                let mut screen = seen.1.wait_while(screen, |screen| screen.stalled).unwrap();
-                screen.take(&buffer[..n]);
-                screen.first.get_or_insert_with(Instant::now);
-                screen.closed = n == 0 || screen.hung_up;
-                if screen.closed {
-                    let end = screen.raw.len();
-                    screen.show(end);
+        match connection {
+            None => std::thread::spawn(move || {
+                let mut buffer = [0; 16 * 1024];
+                loop {
+                    let n = output.read(&mut buffer).unwrap_or(0);
+                    if arrive(&seen, &buffer[..n]) {
+                        return;
+                    }
                 }
-                seen.1.notify_all();
-                if screen.closed {
-                    return;
-                }
+            }),
+            Some(connection) => {
+                let (sender, arrivals) = std::sync::mpsc::channel::<(Instant, Vec<u8>)>();
+                std::thread::spawn(move || {
+                    // What is not read yet waits in the terminal, and then the program does.
+                    let mut buffer = [0; 256];
+                    loop {
+                        let n = output.read(&mut buffer).unwrap_or(0);
+                        std::thread::sleep(Duration::from_secs(1) * n as u32 / connection.bytes_per_second);
+                        let due = Instant::now() + connection.latency;
+                        if sender.send((due, buffer[..n].to_vec())).is_err() || n == 0 {
+                            return;
+                        }
+                    }
+                });
+                std::thread::spawn(move || {
+                    for (due, bytes) in arrivals {
+                        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                        if arrive(&seen, &bytes) {
+                            return;
+                        }
+                    }
+                })
             }
-        });
+        };
         let keys = pair.master.take_writer().unwrap();
         Terminal {
             master: Some(pair.master),
@@ -147,6 +210,7 @@ impl Terminal {
             screen,
             line_mode,
             started,
+            connection,
         }
     }
 
@@ -242,6 +306,9 @@ impl Terminal {
 
     /// Sends bytes that need not be valid keys.
     pub fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(connection) = self.connection {
+            std::thread::sleep(connection.latency);
+        }
         let writer = self.keys.as_mut().expect("an open terminal");
         writer.write_all(bytes).unwrap();
         writer.flush().unwrap();
