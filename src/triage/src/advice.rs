@@ -119,7 +119,10 @@ const EXPANDABLE: Table = &[
 ];
 const WHO: Table = &[
     ("See which processes have the device, of every user", "gpumem-tui"),
-    ("Find holders that no list shows", "fuser -v /dev/nvidia*"),
+    (
+        "Find processes that have the GPU open and are not listed",
+        "fuser -v /dev/nvidia*",
+    ),
     (
         "Give each rank its own device before it loads anything",
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
@@ -146,7 +149,7 @@ fn table(verdict: Verdict, stack: Stack, context: &str) -> Table {
         ],
         (Verdict::Exhausted | Verdict::Incomplete | Verdict::PoolLimit | Verdict::Fragmentation, Stack::TensorFlow) => &[
             ("Use a smaller batch", ""),
-            ("Let CUDA's own pool do it, which does not cut memory up", "TF_GPU_ALLOCATOR=cuda_malloc_async"),
+            ("Use CUDA's own pool, which fragments less", "TF_GPU_ALLOCATOR=cuda_malloc_async"),
             ("Take memory as it is needed", "TF_FORCE_GPU_ALLOW_GROWTH=true"),
         ],
         (Verdict::PoolLimit | Verdict::Exhausted | Verdict::Incomplete, Stack::CuPy) => &[
@@ -169,7 +172,7 @@ fn table(verdict: Verdict, stack: Stack, context: &str) -> Table {
         ],
         (Verdict::ProcessLimit, Stack::Gpumem) => &[
             ("Raise the budget", "GPUMEM_ALLOC_CONF=budget_fraction:0.95"),
-            ("If it is meant: use less", ""),
+            ("If the limit is intended: use less memory", ""),
         ],
         (Verdict::Exhausted, _) => LESS_MEMORY,
         (Verdict::Fragmentation, _) => EXPANDABLE,
@@ -179,14 +182,14 @@ fn table(verdict: Verdict, stack: Stack, context: &str) -> Table {
             ("Cut the largest sequence, or work in pieces", ""),
         ],
         (Verdict::GraphPools, _) | (Verdict::GraphCapture, Stack::Vllm) => &[
-            ("Do without CUDA graphs", "--enforce-eager"),
+            ("Disable CUDA graphs", "--enforce-eager"),
             ("Capture fewer or smaller batch sizes: each has a pool of its own unless they share one", "--max-num-seqs 64"),
             ("Own code: share one pool among graphs", "torch.cuda.graph(g, pool=torch.cuda.graph_pool_handle())"),
         ],
         (Verdict::GraphCapture, _) => &[
             ("Capture smaller batch sizes", "--cuda-graph-max-bs 32"),
             ("Leave more room beside weights and KV cache", "--mem-fraction-static 0.8"),
-            ("Do without CUDA graphs", "--disable-cuda-graph"),
+            ("Disable CUDA graphs", "--disable-cuda-graph"),
         ],
         (Verdict::OutsideAllocator, _) => &[
             ("See what it is: NCCL's buffers, cuBLAS's workspaces, several contexts, another framework in the process", "gpumem-tui attach PID  # then key 2: outside"),
@@ -195,11 +198,11 @@ fn table(verdict: Verdict, stack: Stack, context: &str) -> Table {
         ],
         (Verdict::ProcessLimit, _) => &[
             ("Raise or remove the fraction", "torch.cuda.set_per_process_memory_fraction(1.0)"),
-            ("If it is meant: use less", ""),
+            ("If the limit is intended: use less memory", ""),
         ],
         (Verdict::VirtualLimit, _) => &[
             ("Raise the container's limit in its resources", "nvidia.com/gpumem: 40000"),
-            ("Prove that it is the layer: run once without its control", "CUDA_DISABLE_CONTROL=true"),
+            ("To confirm it, run once with the layer's limit off", "CUDA_DISABLE_CONTROL=true"),
         ],
         (Verdict::PoolLimit, _) => &[
             ("Raise the pool's limit, or work on smaller pieces", ""),
@@ -226,14 +229,14 @@ fn table(verdict: Verdict, stack: Stack, context: &str) -> Table {
         ],
         (Verdict::NeighbourFreed, _) => &[
             ("Start the engines one after the other", ""),
-            ("Do without measuring", "--kv-cache-memory-bytes 20G"),
+            ("Skip memory profiling", "--kv-cache-memory-bytes 20G"),
         ],
         (Verdict::WakeUp, _) => &[
             ("Give back the trainer's memory before the engine wakes", "torch.cuda.empty_cache()"),
             ("Let the engine take less", "--gpu-memory-utilization 0.3"),
         ],
         (Verdict::HostMemory, _) => &[
-            ("See who was ended, and at what limit", "journalctl -k | grep -iE 'oom|killed process'"),
+            ("See which process was killed, and at what limit", "journalctl -k | grep -iE 'oom|killed process'"),
             ("In a container: its limit and its events", "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.events"),
             ("Use less of it: fewer data-loader workers, less offloading to the CPU, load checkpoints with mmap", "torch.load(path, mmap=True)"),
         ],
@@ -274,7 +277,7 @@ fn table(verdict: Verdict, stack: Stack, context: &str) -> Table {
             ("Look for another process that was there for a moment", "gpumem-tui"),
         ],
         (Verdict::NotMemory, _) if context.contains("nvls") || context.contains("nvlink") => &[
-            ("Do without multicast", "NCCL_NVLS_ENABLE=0"),
+            ("Disable NVLink multicast", "NCCL_NVLS_ENABLE=0"),
             ("See whether the fabric manager runs", "systemctl status nvidia-fabricmanager"),
         ],
         (Verdict::NotMemory, _) if context.contains("unknownerror") => &[

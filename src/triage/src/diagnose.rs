@@ -36,18 +36,14 @@ pub fn diagnose(figures: &Figures) -> (Verdict, String) {
         return without_free(figures, requested);
     };
     if free > total {
-        let why = format!("{} free of {} in all cannot be", text(free), text(total));
+        let why = format!("{} free of {} in total is impossible", text(free), text(total));
         return (Verdict::Inconsistent, why);
     }
     if let Some(verdict) = process_limit(figures, requested, total) {
         return verdict;
     }
     if free > requested && free - requested > (64 * MIB).max(total / 100) {
-        let why = format!(
-            "{} were free, and {} were refused all the same",
-            text(free),
-            text(requested)
-        );
+        let why = format!("{} were free, and a request for {} failed", text(free), text(requested));
         return (Verdict::NotCapacity, why);
     }
     let (Some(allocated), Some(unallocated)) = (figures.allocated, figures.unallocated) else {
@@ -117,7 +113,7 @@ fn by_holder(
             format!(", process {pid} alone {}", text(*bytes))
         });
         let why = format!(
-            "others have {} of {}{most}; this process's allocator has {}",
+            "other processes use {} of {}{most}; this process's allocator reserves {}",
             text(foreign),
             text(total),
             text(reserved)
@@ -134,10 +130,7 @@ fn by_holder(
         return (Verdict::Fragmentation, why);
     }
     if own.is_some_and(|own| own > OUTSIDE) {
-        let why = format!(
-            "this process has {} that its allocator does not know of",
-            text(own.unwrap_or(0))
-        );
+        let why = format!("this process uses {} outside of its allocator", text(own.unwrap_or(0)));
         return (Verdict::OutsideAllocator, why);
     }
     let why = format!(

@@ -114,7 +114,7 @@ impl Verdict {
     /// Names it.
     pub fn words(self) -> &'static str {
         match self {
-            Verdict::Exhausted => "the process itself fills the memory",
+            Verdict::Exhausted => "this process uses nearly all of the memory",
             Verdict::Fragmentation => "fragmentation: enough is free, but not in one piece",
             Verdict::OtherProcess => "other processes have the memory",
             Verdict::RequestTooLarge => "one request is larger than the device",
@@ -131,17 +131,17 @@ impl Verdict {
             Verdict::HostMemory => "host memory is full",
             Verdict::PinnedMemory => "host memory could not be pinned",
             Verdict::SharedMemory => "/dev/shm is full",
-            Verdict::SharedMemoryRights => "/dev/shm may not be used",
-            Verdict::Memlock => "memory may not be locked",
+            Verdict::SharedMemoryRights => "no permission to use /dev/shm",
+            Verdict::Memlock => "the limit of locked memory is too low",
             Verdict::AddressSpace => "address space",
             Verdict::OnChip => "a kernel needs more on-chip memory than there is",
-            Verdict::UnifiedMemory => "the host has the memory that CPU and GPU share",
+            Verdict::UnifiedMemory => "host programs or the page cache use the memory that CPU and GPU share",
             Verdict::NotCapacity => "more was free than was asked for: not capacity",
             Verdict::Inconsistent => "the figures contradict each other",
-            Verdict::NotMemory => "no lack of memory",
-            Verdict::Hardware => "a fault of the card",
+            Verdict::NotMemory => "not out of memory",
+            Verdict::Hardware => "hardware error of the GPU",
             Verdict::Warning => "a warning: the program went on",
-            Verdict::Incomplete => "out of memory, cause not in the text",
+            Verdict::Incomplete => "out of memory; the text does not say why",
             Verdict::Nothing => "nothing failed for lack of memory",
         }
     }

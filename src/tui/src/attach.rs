@@ -148,7 +148,7 @@ fn answer(socket: &OwnedFd) -> Result<String, String> {
         let ready = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)).map_err(|error| error.to_string())?;
         if ready == 0 {
             return Err(
-                "its main thread has not come back to the interpreter yet: it will still look whether anybody waits for it. Try again"
+                "its main thread has not returned to the interpreter yet; the request stays pending. Try again"
                     .to_owned(),
             );
         }

@@ -22,7 +22,7 @@ pub(super) fn bad_alloc(found: &Captures<'_>, around: &Around<'_>) -> Option<Jud
             Specific,
             A::Host,
             V::HostMemory,
-            "a program in C++ could not have host memory",
+            "std::bad_alloc: host memory could not be allocated",
         ),
     })
 }
@@ -36,7 +36,14 @@ pub(super) fn memory_error(_: &Captures<'_>, around: &Around<'_>) -> Option<Judg
     let of_device = ["bad_alloc", "device", "CUDA", "cuda"]
         .iter()
         .any(|word| line.contains(word));
-    (is_whole && !of_device).then(|| judged(Specific, A::Host, V::HostMemory, "Python could not have host memory"))
+    (is_whole && !of_device).then(|| {
+        judged(
+            Specific,
+            A::Host,
+            V::HostMemory,
+            "Python failed to allocate host memory",
+        )
+    })
 }
 
 /// What containers say. An exit by SIGKILL may have another cause, which is said near it.
@@ -88,7 +95,7 @@ pub(super) fn cudnn_handle(_: &Captures<'_>, around: &Around<'_>) -> Option<Judg
             Specific,
             A::Device,
             V::Preallocation,
-            "a library found no room beside what the framework took in advance",
+            "a library failed to allocate memory beside what the framework preallocated",
         ),
     })
 }
@@ -393,7 +400,7 @@ pub(super) fn paddle(found: &Captures<'_>, _: &Around<'_>) -> Option<Judged> {
         (
             V::NotCapacity,
             format!(
-                "{} were available, and {} were refused all the same",
+                "{} were available, and a request for {} failed",
                 text(left),
                 text(asked)
             ),
@@ -477,7 +484,7 @@ pub(super) fn xid(found: &Captures<'_>, around: &Around<'_>) -> Option<Judged> {
             Other,
             A::None,
             V::NotMemory,
-            format!("Xid {number} is an error of a program or of the driver, and no lack of memory"),
+            format!("Xid {number} is an error of a program or of the driver, and not out of memory"),
         ),
     })
 }

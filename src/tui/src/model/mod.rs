@@ -76,6 +76,7 @@ pub(crate) use process::{
 pub(crate) use ran_out::RanOut;
 pub(crate) use ranks::{Job, Jobs, Rank};
 pub(crate) use tags::{TagPast, TagPoint};
+pub(crate) use triage::{first_fix, judge};
 pub(crate) use ui::{
     Area, BlocksUi, Colors, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
 };

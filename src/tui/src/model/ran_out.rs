@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gpumem_channel::{Event, EventKind};
+use gpumem_text::units;
 
 use super::Nanos;
 
@@ -29,6 +30,17 @@ pub(crate) struct RanOut {
 }
 
 impl RanOut {
+    /// Returns what would have helped, with its size, if that was reported.
+    pub(crate) fn advised(&self) -> Option<String> {
+        let (words, bytes) = self.advice.as_ref()?;
+        if *bytes == 0 {
+            return Some(words.to_string());
+        }
+        // Rounding up must not reach the size of the whole request.
+        let over = self.requested.checked_sub(*bytes).map_or(u64::MAX, |left| left / 2);
+        Some(format!("{words} {}", units::bytes_at_least(*bytes, over)))
+    }
+
     /// Returns what is known after the next event of a channel. `strings` are the strings of the channel, and `largest_free` is
     /// the largest free block at that time.
     pub(crate) fn after(

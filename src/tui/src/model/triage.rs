@@ -1,6 +1,76 @@
-//! Which processes ran out of memory, and which of them the Triage view shows.
+//! Which processes ran out of memory, why, and which of them the Triage view shows.
 
-use super::{Model, Nanos, Process};
+use gpumem_text::units;
+use gpumem_triage::{Figures, Fix, Report, Verdict, triage_figures};
+
+use super::{Model, Nanos, Process, RanOut, World};
+
+/// Judges the last request of a publisher that failed, by its figures of now. `None` if none is known.
+pub(crate) fn judge(world: &World, process: &Process) -> Option<Report> {
+    let published = process.figures.as_ref()?;
+    let ran_out = published.ran_out.as_ref()?;
+    let alive = process.state.alive();
+    let device = world.devices.iter().find(|device| device.key == process.id.device);
+    let memory = device.and_then(|device| device.memory.value());
+    // What others have now is not what they had when a program ended.
+    let others = world.processes.iter().filter(|other| {
+        let elsewhere = other.id.device != process.id.device || other.pid == process.pid;
+        alive && !elsewhere && other.state.alive()
+    });
+    let figures = Figures {
+        requested: Some(ran_out.requested),
+        total: memory.map(|memory| memory.total),
+        free: ran_out
+            .device_free
+            .or(memory.filter(|_| alive).map(|memory| memory.free)),
+        allocated: Some(published.allocated),
+        unallocated: Some(published.cached),
+        allowed: published.budget,
+        this_process: process.nvml.value().copied(),
+        others: others
+            .filter_map(|other| Some((other.pid, *other.nvml.value()?)))
+            .collect(),
+        ..Figures::default()
+    };
+    let mut report = triage_figures(figures, !published.sampled);
+    if let Some(largest) = ran_out.largest_free {
+        report.why = format!("{}. The largest free block was {}", report.why, units::bytes(largest));
+    }
+    if ran_out.served {
+        report.notes.push("A request of that size succeeded since".to_owned());
+    }
+    if let Some(advice) = ran_out.advised() {
+        let fix = Fix {
+            text: format!("As its allocator says: {advice}"),
+            line: None,
+        };
+        report.fixes.insert(0, fix);
+    }
+    Some(report)
+}
+
+/// Returns what helps first, in a few words: what the allocator said, or what follows from a verdict that the figures carry.
+pub(crate) fn first_fix(world: &World, process: &Process, ran_out: &RanOut) -> Option<String> {
+    if let Some(advice) = ran_out.advised() {
+        return Some(advice);
+    }
+    let report = judge(world, process)?;
+    let carries = matches!(
+        report.verdict,
+        Verdict::Exhausted
+            | Verdict::Fragmentation
+            | Verdict::OtherProcess
+            | Verdict::RequestTooLarge
+            | Verdict::ProcessLimit
+            | Verdict::OutsideAllocator
+    );
+    let text = report.fixes.first().filter(|_| carries).map(|fix| fix.text.as_str())?;
+    let sentence = text.split_once(". ").map_or(text, |(first, _)| first);
+    let mut letters = sentence.chars();
+    letters
+        .next()
+        .map(|first| first.to_lowercase().chain(letters).collect())
+}
 
 /// When the last request of a process failed; `None` if none did.
 fn failed_at(process: &Process) -> Option<Nanos> {

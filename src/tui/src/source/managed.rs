@@ -190,13 +190,13 @@ fn check(facts: &Facts, support: &UvmSupport) -> Check {
         (Err(why), _) => not(
             name,
             Verdict::Note,
-            format!("pages can be located, migrations not be counted: {why}"),
+            format!("pages can be located; migrations cannot be counted: {why}"),
             "a newer gpumem-tui may know this driver",
         ),
         (_, Err(why)) => not(
             name,
             Verdict::Note,
-            "pages can be located, migrations not be counted",
+            "pages can be located; migrations cannot be counted",
             why,
         ),
         _ if restricted => not(

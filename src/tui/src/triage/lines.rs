@@ -116,9 +116,9 @@ fn figures(figures: &Figures) -> Option<String> {
             all.push(format!("{words} {}", units::bytes(bytes)));
         }
     };
-    add("asked for", figures.requested);
+    add("tried to allocate", figures.requested);
     add("free", figures.free);
-    add("in all", figures.total);
+    add("total", figures.total);
     add("allocated", figures.allocated);
     add("cached", figures.unallocated);
     add("in private pools", figures.private_pools);

@@ -2,10 +2,10 @@
 
 use gpumem_probe::{HostState, MemoryHolder};
 use gpumem_text::units;
-use gpumem_triage::{Figures, Fix, Report, triage_figures};
+use gpumem_triage::{Figures, Report, triage_figures};
 
 use crate::check::{Check, Verdict, good, not};
-use crate::model::{Figures as Published, Model, Process, Severity, claim};
+use crate::model::{Figures as Published, Model, Process, Severity, claim, judge};
 
 /// Findings that are listed; the rest are counted.
 const FINDINGS: usize = 12;
@@ -40,56 +40,11 @@ pub(crate) fn of_process(model: &Model, pid: u32) -> Option<Report> {
             .extend(process.hints.iter().filter_map(|hint| claim(&hint.kind)));
         return Some(report);
     };
-    let Some(ran_out) = &published.ran_out else {
+    if published.ran_out.is_none() {
         return Some(without_request(&name, published));
-    };
-    let alive = process.state.alive();
-    let device = world.devices.iter().find(|device| device.key == process.id.device);
-    let memory = device.and_then(|device| device.memory.value());
-    // What others have now is not what they had when a program ended.
-    let others = world
-        .processes
-        .iter()
-        .filter(|other| alive && other.id.device == process.id.device && other.pid != pid && other.state.alive());
-    let mut report = triage_figures(
-        Figures {
-            requested: Some(ran_out.requested),
-            total: memory.map(|memory| memory.total),
-            free: ran_out
-                .device_free
-                .or(memory.filter(|_| alive).map(|memory| memory.free)),
-            allocated: Some(published.allocated),
-            unallocated: Some(published.cached),
-            allowed: published.budget,
-            this_process: process.nvml.value().copied(),
-            others: others
-                .filter_map(|other| Some((other.pid, *other.nvml.value()?)))
-                .collect(),
-            ..Figures::default()
-        },
-        !published.sampled,
-    );
-    let largest = ran_out.largest_free.map_or(String::new(), |largest| {
-        format!(". The largest free block was {}", units::bytes(largest))
-    });
-    report.why = format!("{name}: {}{largest}", report.why);
-    if ran_out.served {
-        report.notes.push("A request as large has been served since".to_owned());
     }
-    if let Some((advice, bytes)) = &ran_out.advice {
-        let bytes = if *bytes > 0 {
-            format!(" {}", units::bytes(*bytes))
-        } else {
-            String::new()
-        };
-        report.fixes.insert(
-            0,
-            Fix {
-                text: format!("As its allocator says: {advice}{bytes}"),
-                line: None,
-            },
-        );
-    }
+    let mut report = judge(world, process)?;
+    report.why = format!("{name}: {}", report.why);
     Some(report)
 }
 
@@ -171,7 +126,7 @@ fn sharing(model: &Model) -> Option<Check> {
     let mut todo = Vec::new();
     if parts > 0 {
         seen.push(format!(
-            "{}: a program has the memory of its own one only",
+            "{}: a process can use only its own device's memory",
             units::plural(parts, "MIG device")
         ));
         todo.push("nvidia-smi -L");
@@ -212,7 +167,10 @@ fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
             not(
                 "holders",
                 Verdict::Note,
-                format!("have a GPU open and are in no list: {}{more}", names.join(", ")),
+                format!(
+                    "have a GPU open, but NVML does not list them: {}{more}",
+                    names.join(", ")
+                ),
                 format!("ps -o pid,ppid,stat,user,etime,cmd -p {}", pids.join(",")),
             )
         }
@@ -229,7 +187,7 @@ fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
             "stuck",
             Verdict::Bad,
             format!(
-                "zombies or in the driver, and hold memory until they end: {}",
+                "zombies, or stuck in the driver (state D): they hold memory until they exit: {}",
                 stuck.join(", ")
             ),
             "a zombie ends with its parent; a process in state D ends when the driver answers, or with a restart",
@@ -238,7 +196,7 @@ fn of_host(state: &HostState, listed: &[u32]) -> Vec<Check> {
     checks.push(match &state.kernel {
         Ok(faults) if faults.is_empty() => good(
             "kernel log",
-            "no error of a GPU, and nobody was ended for lack of memory",
+            "no GPU error (Xid), and no process killed by the OOM killer",
         ),
         Ok(faults) => not(
             "kernel log",
@@ -355,12 +313,12 @@ mod tests {
                 (
                     "holders",
                     Verdict::Note,
-                    "have a GPU open and are in no list: 8 (python, state Z), 9 (python, state D)"
+                    "have a GPU open, but NVML does not list them: 8 (python, state Z), 9 (python, state D)"
                 ),
                 (
                     "stuck",
                     Verdict::Bad,
-                    "zombies or in the driver, and hold memory until they end: 8 (python, state Z), 9 (python, state D)"
+                    "zombies, or stuck in the driver (state D): they hold memory until they exit: 8 (python, state Z), 9 (python, state D)"
                 ),
             ]
         );

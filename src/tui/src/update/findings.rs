@@ -13,7 +13,7 @@ use gpumem_text::units;
 
 use crate::model::{
     About, COUNTED_ABOVE, Causes, Device, DeviceKey, DeviceState, Figures, Finding, Inputs, KnownCauses, LeftOut,
-    Nanos, Origin, Problem, ProblemKind, Process, ProcessId, ProcessState, SECOND, Severity, World,
+    Nanos, Origin, Problem, ProblemKind, Process, ProcessId, ProcessState, SECOND, Severity, World, first_fix,
 };
 
 use super::devices::{Told, told};
@@ -74,11 +74,11 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> (Vec<Finding>, (usize, Optio
         // A pending list is not a problem.
         let list = told.map(|told| told.processes);
         if let Some(list @ (Reading::NotSupported | Reading::NoPermission | Reading::Failed(_))) = list {
-            let text = format!(
-                "{}: NVML does not list its processes ({}): only those that publish are listed",
-                device.label,
-                list.reason().unwrap_or_default()
-            );
+            let why = match list {
+                Reading::NoPermission => "no permission to list processes".to_owned(),
+                _ => format!("NVML cannot list processes ({})", list.reason().unwrap_or_default()),
+            };
+            let text = format!("{}: {why}: only those that publish are listed", device.label);
             findings.push((0, finding(Severity::Warning, None, text)));
         }
     }
@@ -87,7 +87,7 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> (Vec<Finding>, (usize, Optio
     for process in world.processes.iter().filter(|p| !world.past.contains(&p.id)) {
         let device = devices.get(&process.id.device).copied();
         let name = world.name_of(process);
-        about_process(process, &name, device, now, &mut findings);
+        about_process(world, process, (&name, device, now), &mut findings);
         if let Some(outside) = world.outside_of(process).filter(|outside| outside.bytes >= MIN_OUTSIDE) {
             let text = format!(
                 "{name}: {} outside of {} allocator: {}",
@@ -262,7 +262,7 @@ pub(super) fn about_managed(world: &World) -> Vec<Ranked> {
         ] {
             if rate(faults) >= least {
                 let text = format!(
-                    "{name}: at least {} page faults of the {who} a second hold it up: prefetch before the {who} uses the memory",
+                    "{name}: stalls on at least {} page faults of the {who} a second: prefetch before the {who} uses the memory",
                     units::count(rounded(rate(faults)))
                 );
                 say(Severity::Warning, text);
@@ -403,7 +403,12 @@ fn unowned_memory(told: Told<'_>, device: &Device, processes: &[Process]) -> Opt
     (rest > MIN_UNOWNED.max(memory.total / 50)).then_some(rest)
 }
 
-fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Nanos, findings: &mut Vec<Ranked>) {
+fn about_process(
+    world: &World,
+    process: &Process,
+    (name, device, now): (&str, Option<&Device>, Nanos),
+    findings: &mut Vec<Ranked>,
+) {
     let mut say = |about, severity, bytes, text| {
         findings.push((bytes, finding_about(about, severity, Some(process.id), text)));
     };
@@ -419,7 +424,7 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
         say(About::End, Severity::Info, figures.allocated, text);
     }
     if figures.ooms > 0 {
-        let (severity, text) = about_failures(figures, now, process.ended.is_some());
+        let (severity, text) = about_failures(world, process, figures, now);
         // The pid of a process that has ended says little, so its job is named, too.
         let job = Some(process.job_text()).filter(|job| !job.is_empty() && !process.state.alive());
         let job = job.map(|job| format!(" {job}")).unwrap_or_default();
@@ -456,16 +461,16 @@ fn about_process(process: &Process, name: &str, device: Option<&Device>, now: Na
             _ => format!(" ({pending} of it pending)"),
         };
         let (severity, budget, next) = next_larger(figures, device);
-        let text =
-            format!("{name}: {cached} cached{pending}, largest free block {largest}{budget}: larger requests {next}");
+        let text = format!("{name}: {cached} cached{pending}{budget}: requests over {largest} {next}");
         say(About::Cache, severity, figures.reserved, text);
     }
 }
 
 /// Describes failed requests, with severity: an error while the last one is recent, then a warning. What was served since is told only
-/// then, or a program that fails and goes on in turn would have a line that changes all the time. `dated` says that the finding already
-/// has the time at which the process ended.
-fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, String) {
+/// then, or a program that fails and goes on in turn would have a line that changes all the time.
+fn about_failures(world: &World, process: &Process, figures: &Figures, now: Nanos) -> (Severity, String) {
+    // The finding then has the time at which the process ended.
+    let dated = process.ended.is_some();
     let times = match figures.ooms {
         1 => "ran out of memory".to_owned(),
         n => format!("ran out of memory {} times", units::count(n)),
@@ -477,8 +482,12 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, Stri
     let age = now.checked_sub(last.at);
     let is_fresh = age.is_some_and(|age| age < FRESH);
     let served = last.served && !is_fresh;
+    let when = match age.filter(|_| !is_fresh && !dated) {
+        Some(age) => format!(", {}", units::ago(age)),
+        None => String::new(),
+    };
     let who = last.tag.as_ref().map(|tag| format!("{tag} ")).unwrap_or_default();
-    let mut text = format!("{times}: {who}tried to allocate {}", units::bytes(last.requested));
+    let mut text = format!("{times}{when}: {who}tried to allocate {}", units::bytes(last.requested));
     if let Some(pool) = &last.pool {
         text.push_str(&format!(" in {}", pool_called(pool)));
     }
@@ -491,21 +500,10 @@ fn about_failures(figures: &Figures, now: Nanos, dated: bool) -> (Severity, Stri
     if let Some(budget) = figures.budget {
         text.push_str(&format!(", budget {}", units::bytes(budget)));
     }
-    if let Some((words, bytes)) = last.advice.as_ref().filter(|_| !served) {
-        text.push_str(&format!("; would have helped: {words}"));
-        if *bytes > 0 {
-            // Rounding up must not reach the size of the whole request.
-            let over = last.requested.checked_sub(*bytes).map_or(u64::MAX, |left| left / 2);
-            text.push_str(&format!(" {}", units::bytes_at_least(*bytes, over)));
-        }
-    }
-    if served && dated {
-        text.push_str("; as much was served since");
-    } else if served {
-        let when = age.map_or(String::new(), |age| format!("{}, and ", units::ago(age)));
-        text.push_str(&format!("; {when}as much was served since"));
-    } else if let Some(age) = age.filter(|_| !is_fresh && !dated) {
-        text.push_str(&format!("; {}", units::ago(age)));
+    if served {
+        text.push_str("; a request of that size succeeded since");
+    } else if let Some(fix) = first_fix(world, process, last) {
+        text.push_str(&format!(". Fix: {fix}"));
     }
     let severity = if is_fresh { Severity::Error } else { Severity::Warning };
     (severity, text)

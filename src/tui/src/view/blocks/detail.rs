@@ -181,8 +181,8 @@ fn process_facts(f: &Figures, outside: Option<u64>) -> Vec<(&'static str, String
             f.largest().map_or_else(|| "-".into(), units::bytes),
         ),
         ("peak allocated", units::bytes(f.peak_allocated)),
-        ("external, 1 - largest/free", percent(f.fragmentation())),
-        ("internal, 1 - requested/active", percent(f.internal_fragmentation())),
+        ("external fragmentation", percent(f.fragmentation())),
+        ("internal fragmentation", percent(f.internal_fragmentation())),
         ("inactive split / reserved", percent(f.inactive_split_ratio())),
         ("failed / retried", format!("{} / {}", count(f.ooms), count(f.retries))),
     ]);

@@ -164,7 +164,7 @@ pub(in crate::view) fn h100() -> Model {
             severity: Severity::Warning,
             process: Some(server),
             about: Default::default(),
-            text: "4121: 17.1 GiB cached, largest free block 512.0 MiB: larger requests take new memory".into(),
+            text: "4121: 17.1 GiB cached: requests over 512.0 MiB take new memory".into(),
         },
         Finding {
             severity: Severity::Info,

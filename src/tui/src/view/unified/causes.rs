@@ -28,7 +28,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, causes: &Causes, simulat
     }
     let note = match simulated {
         true => "modelled",
-        false => "c ends them: page faults take up to half as long again",
+        false => "c ends them; until then page faults take up to 50 % longer",
     };
     let inside = screen.panel(area, "Causes", note);
     let text = match causes {

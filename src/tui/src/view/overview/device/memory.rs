@@ -63,7 +63,7 @@ pub(super) fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     let line = legend.line(area.width);
     let end = line.width() as u16;
     screen.render(line, area);
-    let skewed = "publishers ahead of driver";
+    let skewed = "published more than NVML counts";
     if memory.skewed && end + width(skewed) <= area.width {
         let [_, rest] = Layout::horizontal([Constraint::Length(end), Constraint::Fill(1)]).areas(area);
         screen.render(Span::styled(skewed, screen.theme.ink(Ink::Dim)), rest);
