@@ -23,8 +23,9 @@ fn dead_program_tells_its_story() {
     fail(&mut publisher, 3, 218 * MIB);
     // A copy is not locked, as the file of a killed program.
     let file = world.channel_files().remove(0);
-    let name = file.file_name().unwrap().to_str().unwrap().replace("-0.", "-77.");
-    std::fs::copy(&file, world.channels().join(name)).unwrap();
+    let name = file.file_stem().unwrap().to_str().unwrap();
+    let (process, _) = name.rsplit_once('-').unwrap();
+    std::fs::copy(&file, world.channels().join(format!("{process}-65000.gpumem"))).unwrap();
     std::fs::remove_file(&file).unwrap();
     drop(publisher);
     let mut terminal = Terminal::start(&world, &[], 120, 40);
