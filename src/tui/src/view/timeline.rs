@@ -127,8 +127,8 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
         .told_until(end.saturating_sub(ui.span), end)
         .filter(|_| !ui.own && !ui.by_tag)
     {
-        let ago = units::span(newest.saturating_sub(first));
-        note = format!("{note}, publishers only before -{ago}");
+        let ago = units::span(newest.saturating_sub(first).max(SECOND));
+        note = format!("{note}, publishers only until {ago} ago");
     }
     let several = screen.model.world().devices.len() > 1;
     let title = if several {

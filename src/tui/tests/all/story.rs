@@ -35,7 +35,7 @@ fn dead_program_tells_its_story() {
         [
             "died holding 384.0 MiB",
             "tried to allocate 218.0 MiB",
-            "publishers only before",
+            "publishers only until",
         ]
         .iter()
         .all(|text| screen.contains(text))

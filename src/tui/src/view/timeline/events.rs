@@ -165,7 +165,7 @@ fn sentence(mark: &Mark) -> String {
         MarkKind::Remapped => format!("joined its holes by remapping: {bytes} are contiguous now"),
         MarkKind::Monitor => return format!("its monitor: {}", mark.text),
         MarkKind::Phase => "began a phase".to_owned(),
-        MarkKind::Died => format!("died holding {bytes}: its last sign of life"),
+        MarkKind::Died => format!("died holding {bytes} (its last sign of life)"),
         MarkKind::Exited => "exited".to_owned(),
     };
     if !mark.text.is_empty() {
