@@ -34,6 +34,7 @@
 //!              10 lanes          11 their generations         12 their events
 //!              13 figures of managed memory                   14 managed blocks
 //!              15 when another allocator was sampled          16 memory outside of it
+//!              17 earlier figures of it
 //! ```
 //! This is format 2. Format 1 has no lanes, and is read as such. Its readers refuse format 2, because they would show its
 //! figures in part only. Readers skip unknown kinds and accept longer records than they know; enumerations keep unknown
@@ -120,6 +121,7 @@ mod options;
 #[cfg(test)]
 mod ordering_tests;
 mod outside;
+mod past;
 mod publisher;
 mod put;
 mod reader;
@@ -151,6 +153,7 @@ pub use map::Process;
 pub use operation::{Operation, Published, Split};
 pub use options::Options;
 pub use outside::Outside;
+pub use past::PastFigures;
 pub use publisher::Publisher;
 pub use reader::Reader;
 pub use record::{
@@ -158,6 +161,7 @@ pub use record::{
     SegmentKind, StringId,
 };
 pub use sampled::Sampled;
+pub use section::past::PAST;
 pub use snapshot::{DeviceMap, Events, FreeSums, Identity, LaneView, Life, SegmentMap, Snapshot, free_sizes};
 pub use stats::{DeviceStats, LaneFigures, LanePool, LaneStat, PoolStats, Stat};
 pub use sweep::left_behind;

@@ -40,6 +40,8 @@ pub struct Publisher {
     clock: Clock,
     /// The access time of the file from before it had its name, in nanoseconds since 1970: nobody has asked for blocks.
     unasked: Option<u64>,
+    /// The number of earlier figures that were published.
+    past: usize,
 }
 
 impl fmt::Debug for Publisher {

@@ -14,9 +14,11 @@ use crate::codec::{self, DEVICE_DATA};
 use crate::error::ReadError;
 use crate::format::{live, words};
 use crate::layout::Layout;
+use crate::past::PastFigures;
 use crate::record::Device;
 use crate::replica::Replica;
 use crate::section::SECTIONS;
+use crate::section::past::{self, PAST};
 use crate::snapshot::{DeviceMap, Identity, Life, SegmentMap, Snapshot};
 use crate::source::Source;
 use crate::{identity, life, text};
@@ -150,6 +152,30 @@ impl Reader {
         self.read_sections(&mut snapshot)?;
         self.check_free(&mut snapshot, events)?;
         Ok(snapshot)
+    }
+
+    /// Reads the figures of earlier moments, oldest first; none if the publisher keeps none. A record that is being written is left out.
+    ///
+    /// # Errors
+    /// If the file cannot be read. The channel is then to be closed.
+    pub fn past_figures(&self) -> Result<Vec<PastFigures>, ReadError> {
+        let section = self.layout.past;
+        // A damaged file may have a section of any size.
+        let count = section.count.min(PAST);
+        let mut found = Vec::new();
+        if count == 0 {
+            return Ok(found);
+        }
+        self.source.changed(
+            &section,
+            0..count,
+            |_| 0,
+            |_, record: Option<(u64, _)>| {
+                found.extend(record.map(|(_, words)| past::decode(&words)));
+            },
+        )?;
+        found.sort_by_key(|figures| figures.time);
+        Ok(found)
     }
 
     /// Reads the sections that have their own read function.

@@ -32,6 +32,7 @@ use crate::source::Source;
 
 pub(crate) mod managed;
 pub(crate) mod outside;
+pub(crate) mod past;
 pub(crate) mod sampled;
 #[cfg(test)]
 mod tests;
@@ -146,6 +147,8 @@ sections! {
     sampled: Row { kind: 15, words: sampled::WORDS, count: |o| o.sampled.into(), read: Some(sampled::read), ..OPTIONAL };
     /// One record per device, of publishers that know what their process uses outside of the allocator.
     outside: Row { kind: 16, words: outside::WORDS, count: |o| if o.sampled { devices(o) } else { 0 }, read: Some(outside::read), ..OPTIONAL };
+    /// A ring of earlier figures, of publishers that sample another allocator.
+    past: Row { kind: 17, words: past::WORDS, count: |o| if o.sampled { past::PAST } else { 0 }, ..OPTIONAL };
     /// One record per block. It must be last, so that a slot beyond the table is beyond the end of the file.
     blocks: Row { kind: 5, words: words::BLOCK, count: blocks, ..REQUIRED };
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use gpumem_channel::{self as channel, DeviceKind, Event, EventKind, Options, Publisher, Sampled, StringId, Touched};
+use gpumem_channel::{
+    self as channel, DeviceKind, Event, EventKind, Options, PastFigures, Publisher, Sampled, StringId, Touched,
+};
 use gpumem_snapshot::Snapshot;
 use gpumem_text::{clean, uuid};
 
@@ -108,9 +110,17 @@ impl Publishing {
         let Some(described) = self.devices.get_mut(&device) else {
             return;
         };
-        self.publisher.stats(device, &device_stats(stats), Touched::ALL);
+        let published = device_stats(stats);
+        self.publisher.stats(device, &published, Touched::ALL);
         self.sampled.figures_at = self.publisher.now();
         self.publisher.sampled(&self.sampled);
+        let all = published.all();
+        self.publisher.past_figures(&PastFigures {
+            time: self.sampled.figures_at,
+            device,
+            allocated: all.allocated_bytes.current,
+            reserved: all.reserved_bytes.current,
+        });
         let process = (described.uuid, self.pid);
         if described.measuring.take(stats, process, &mut self.publisher, measure) {
             self.publisher.outside(device, &described.measuring.known(self.users));

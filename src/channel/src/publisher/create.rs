@@ -97,6 +97,7 @@ impl Publisher {
             strings: HashMap::new(),
             clock: Clock::new(),
             unasked,
+            past: 0,
         })
     }
 }

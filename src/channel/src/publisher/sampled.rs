@@ -3,13 +3,14 @@
 use std::fs::File;
 
 use rustix::fs::{Stat, Timespec, Timestamps, UTIME_OMIT};
-use rustix::time::ClockId;
 
 use super::Publisher;
 use crate::outside::Outside;
+use crate::past::PastFigures;
 use crate::record::{Block, Event};
 use crate::sampled::Sampled;
 use crate::section::outside;
+use crate::section::past::{self, PAST};
 use crate::section::sampled::encode;
 
 impl Publisher {
@@ -22,6 +23,14 @@ impl Publisher {
     /// Publishes what the process uses outside of the allocator on a device. Returns false if the file has no place for it.
     pub fn outside(&mut self, device: u8, outside: &Outside) -> bool {
         self.record(|layout| layout.outside, device.into(), outside::encode(outside))
+    }
+
+    /// Publishes figures that stay when newer ones are published: the newest [`PAST`] of all devices. Returns false if the file has no place
+    /// for them.
+    pub fn past_figures(&mut self, figures: &PastFigures) -> bool {
+        let place = self.past % PAST;
+        self.past = self.past.wrapping_add(1);
+        self.record(|layout| layout.past, place, past::encode(figures))
     }
 
     /// Publishes an [event](Publisher::event) of an earlier time, which is heard of only now.
@@ -52,12 +61,17 @@ impl Publisher {
     }
 }
 
-/// Gives a file that has no name yet an access time that no reader's can be equal to, and returns it.
+/// Gives a file that has no name yet an access time that no reader's is equal to, and returns it.
 ///
 /// The kernel's times have the resolution of its tick, so a reader that asks at once could leave the time as it was.
 pub(super) fn mark_unasked(file: &File) -> Option<u64> {
+    let before = rustix::fs::fstat(file).ok()?;
     let times = Timestamps {
-        last_access: rustix::time::clock_gettime(ClockId::Realtime),
+        last_access: Timespec {
+            tv_sec: before.st_atime,
+            // Between two ticks.
+            tv_nsec: (before.st_atime_nsec + 1).min(999_999_999).cast_signed(),
+        },
         last_modification: Timespec {
             tv_sec: 0,
             tv_nsec: UTIME_OMIT,
@@ -69,9 +83,5 @@ pub(super) fn mark_unasked(file: &File) -> Option<u64> {
 
 fn accessed(stat: &Stat) -> Option<u64> {
     let seconds = u64::try_from(stat.st_atime).ok()?;
-    Some(
-        seconds
-            .saturating_mul(1_000_000_000)
-            .saturating_add(stat.st_atime_nsec as u64),
-    )
+    Some(seconds.saturating_mul(1_000_000_000).saturating_add(stat.st_atime_nsec))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpumem_channel::{
     Block, BlockState, DeviceStats, Event, EventKind, ManagedBlock, ManagedFigures, ManagedRange, OpenError, Options,
-    Outside, PoolId, Preferred, Reader, Segment, Snapshot, Touched,
+    Outside, PAST, PastFigures, PoolId, Preferred, Reader, Segment, Snapshot, Touched,
 };
 
 use crate::common::{channel_dir, operate, options, publisher_with};
@@ -271,6 +271,7 @@ fn sampled_publisher_tells_the_past_and_the_outside() {
     let mut reader = Reader::open(plain.path()).unwrap();
     let snapshot = reader.refresh().unwrap();
     assert_eq!((snapshot.sampled, snapshot.devices[0].outside), (None, None));
+    assert_eq!(reader.past_figures().unwrap(), []);
 
     let mut publisher = publisher_with(&Options {
         sampled: true,
@@ -309,8 +310,22 @@ fn sampled_publisher_tells_the_past_and_the_outside() {
     assert!(publisher.past_block(0, &block, None));
     publisher.segment_end(0, Some((&segment, Some(0))));
 
+    for n in 1..=PAST as u64 + 5 {
+        let figures = PastFigures {
+            time: n,
+            device: 3,
+            allocated: n * 10,
+            reserved: n * 20,
+        };
+        assert!(publisher.past_figures(&figures));
+    }
+
     let mut reader = Reader::open(publisher.path()).unwrap();
     let snapshot = reader.refresh().unwrap();
+    let past = reader.past_figures().unwrap();
+    assert_eq!((past.len(), past[0].time), (PAST, 6), "the oldest were overwritten");
+    let newest = past.last().unwrap();
+    assert_eq!((newest.device, newest.allocated, newest.reserved), (3, 20_530, 41_060));
     let found = snapshot.devices[0].outside.unwrap();
     assert_eq!((found, snapshot.string(found.users)), (outside, "NCCL"));
     assert_eq!(snapshot.devices[0].blocks().next().unwrap().time, now - 3);

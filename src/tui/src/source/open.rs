@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gpumem_channel::{Event, EventKind, Found, Life, Reader, Snapshot};
 
 use super::marks;
-use super::past::Changes;
+use super::past::{self, Changes};
 use crate::clock;
 use crate::model::{
     Channel, ChannelKey, ChannelSample, DeviceKey, Figures, Held, MAX_MARKS, Nanos, Past, Problem, ProblemKind, RanOut,
@@ -257,11 +257,19 @@ impl Open {
         } else {
             Some(snapshot.read_at)
         };
+        let kept = match first && snapshot.sampled.is_some() {
+            // A file that fails is reported by the next pass.
+            true => reader.past_figures().unwrap_or_default(),
+            false => Vec::new(),
+        };
         for (index, map) in snapshot.devices.iter().enumerate() {
             if let (true, Some(end), Some(stats), Ok(number)) = (first, end, &map.stats, u8::try_from(index)) {
                 let stats = stats.all();
                 let held = (stats.allocated_bytes.current, stats.reserved_bytes.current);
-                let steps = changes.steps(number, held, end, snapshot.sampled.is_some());
+                let steps = match kept.is_empty() {
+                    true => changes.steps(number, held, end, snapshot.sampled.is_some()),
+                    false => past::sampled(&kept, number, end),
+                };
                 if !steps.is_empty() {
                     let device = DeviceKey::of(key, index, &map.device);
                     sample.past.push((key, Past { device, steps }));

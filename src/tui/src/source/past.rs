@@ -1,19 +1,46 @@
 //! What a publisher held before it was first read, from its events and what it holds now.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use gpumem_channel::{Event, EventKind};
+use gpumem_channel::{Event, EventKind, PastFigures};
 
-use crate::model::{Nanos, Step, coarsen};
+use crate::model::{Nanos, SECOND, Step, coarsen};
 
+/// Most changes of a device that are looked at. The rings of many lanes have more.
+const MAX_CHANGES: usize = 1 << 14;
 /// Most steps kept of a publisher's device.
 const MAX_STEPS: usize = 512;
+
+/// The longest time between two samples for which the first one is taken to have lasted.
+const LONGEST: Nanos = 30 * SECOND;
+/// How long a sample that has no next one is taken to have lasted.
+const ALONE: Nanos = SECOND;
+
+/// Returns the steps of a device of a publisher that samples, from the figures that it keeps, oldest first.
+pub(super) fn sampled(past: &[PastFigures], device: u8, end: Nanos) -> Vec<Step> {
+    let of_device = |figures: &&PastFigures| figures.device == device && figures.time < end;
+    let samples: Vec<&PastFigures> = past.iter().filter(of_device).collect();
+    let nexts = samples.iter().skip(1).map(|next| next.time).chain([end]);
+    let steps = samples.iter().zip(nexts).filter(|(figures, next)| figures.time < *next);
+    let steps = steps.map(|(figures, next)| Step {
+        at: figures.time,
+        until: match next - figures.time > LONGEST {
+            true => figures.time + ALONE,
+            false => next,
+        },
+        allocated: figures.allocated,
+        reserved: figures.reserved,
+    });
+    let mut steps: Vec<Step> = steps.collect();
+    coarsen(&mut steps, MAX_STEPS);
+    steps
+}
 
 /// The changes that a publisher's events tell of.
 #[derive(Default)]
 pub(super) struct Changes {
     /// By device, oldest first.
-    of: HashMap<u8, Vec<Change>>,
+    of: HashMap<u8, VecDeque<Change>>,
     /// The index of the next event of each ring, if none is missing.
     next: HashMap<Option<u8>, u64>,
     /// The time up to which events are missing.
@@ -43,17 +70,25 @@ impl Changes {
             EventKind::SegmentFree | EventKind::SegmentUnmap => (0, -size),
             _ => return,
         };
-        self.of.entry(event.device).or_default().push(Change {
+        let changes = self.of.entry(event.device).or_default();
+        changes.push_back(Change {
             at,
             allocated,
             reserved,
         });
+        if changes.len() > MAX_CHANGES
+            && let Some(gone) = changes.pop_front()
+        {
+            self.missing_until = self.missing_until.max(gone.at);
+        }
     }
 
     /// Returns the steps of a device that holds `allocated` and `reserved` bytes at `end`. They begin with the oldest event after which
     /// none is missing. `sampled` is whether the events of the allocations may be unknown: without any, nothing is known of the past.
     pub(super) fn steps(&self, device: u8, (allocated, reserved): (u64, u64), end: Nanos, sampled: bool) -> Vec<Step> {
-        let changes = self.of.get(&device).map_or(&[][..], Vec::as_slice);
+        let Some(changes) = self.of.get(&device) else {
+            return Vec::new();
+        };
         if sampled && changes.iter().all(|change| change.allocated == 0) {
             return Vec::new();
         }
@@ -157,6 +192,31 @@ mod tests {
         gap.see(&event(9, EventKind::Alloc, 1), 190);
         gap.see(&event(10, EventKind::Alloc, 1), 195);
         assert_eq!(begins(&gap, (7 * MIB, 40 * MIB)), Some(195));
+    }
+
+    #[test]
+    fn samples_last_until_the_next_one_unless_that_is_far() {
+        let figures = |second: u64, device, allocated| PastFigures {
+            time: second * SECOND,
+            device,
+            allocated,
+            reserved: 2 * allocated,
+        };
+        let past = [
+            figures(1, 0, 10),
+            figures(2, 1, 99),
+            figures(2, 0, 20),
+            figures(2, 0, 30),
+            figures(100, 0, 40),
+            figures(500, 0, 50),
+        ];
+        let found: Vec<_> = sampled(&past, 0, 103 * SECOND)
+            .iter()
+            .map(|step| (step.at / SECOND, step.until / SECOND, step.allocated, step.reserved))
+            .collect();
+        assert_eq!(found, [(1, 2, 10, 20), (2, 3, 30, 60), (100, 103, 40, 80)]);
+        assert_eq!(sampled(&past, 2, 103 * SECOND), []);
+        assert_eq!(sampled(&[figures(1, 0, 1)], 0, SECOND), []);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gpumem_channel::{BlockState, EventKind, Life, Reader, Snapshot};
 use gpumem_snapshot::{Action, Block, Frame, Segment, SegmentType, Snapshot as Pickled, StackId, TraceEntry};
-use gpumem_tests::{World, until};
+use gpumem_tests::{Ended, Terminal, World, until};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -202,6 +202,39 @@ fn figures_of_pytorch_are_those_of_its_process() {
     publisher.say(&json!({"type": "bye"}));
     publisher.ended();
     assert_eq!(reader.refresh().unwrap().life, Life::Closed);
+}
+
+/// Who comes late sees what was before.
+#[test]
+fn earlier_figures_of_pytorch_are_in_the_timeline() {
+    let world = World::without_gpu();
+    let mut publisher = Publisher::start(&world, std::process::id());
+    publisher.say(&device());
+    for allocated in [10 * MIB, 35 * MIB, 20 * MIB] {
+        publisher.say(&stats(allocated));
+        std::thread::sleep(Duration::from_millis(700));
+    }
+    let reader = open(&world);
+    let past = reader.past_figures().unwrap();
+    let held: Vec<_> = past
+        .iter()
+        .map(|past| (past.device, past.allocated, past.reserved))
+        .collect();
+    assert_eq!(
+        held,
+        [
+            (0, 10 * MIB, 40 * MIB),
+            (0, 35 * MIB, 40 * MIB),
+            (0, 20 * MIB, 40 * MIB)
+        ]
+    );
+    let mut terminal = Terminal::start(&world, &[], 120, 40);
+    terminal.wait_for(&["publishing"]);
+    terminal.keys("3");
+    terminal.wait_for(&["publishers only until"]);
+    terminal.keys("q");
+    assert_eq!(terminal.ended(), Ended::Code(0));
+    publisher.ended();
 }
 
 #[test]
