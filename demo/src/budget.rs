@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(managed_size(None, Some(MIN_BUDGET), None), Ok(MIN_BUDGET));
         assert_eq!(managed_size(Some(gib), None, Some(2 * gib)), Ok(gib));
         let too_much = managed_size(Some(gib), None, Some(gib)).map_err(|error| error.to_string());
-        let why = "1.0 GiB of managed memory are more than half of the 1.0 GiB free on this device: ask for 512.0 MiB or less \
+        let why = "1.0 GiB of managed memory are more than half of the 1.0 GiB free on this device: ask for 512 MiB or less \
                    (--size), free memory on it or take --device sim";
         assert_eq!(too_much, Err(why.to_owned()));
         assert!(managed_size(None, None, Some(256 * MIB)).is_err());

@@ -203,6 +203,6 @@ mod tests {
             budget: Some(512 << 20),
             ..start
         };
-        assert!(start_text(&limited).starts_with("SIMULATED Device, budget 512.0 MiB\n"));
+        assert!(start_text(&limited).starts_with("SIMULATED Device, budget 512 MiB\n"));
     }
 }

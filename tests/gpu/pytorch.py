@@ -333,7 +333,7 @@ def tags(watching):
     text = watching.screen("w", "tags")
     line = next(number for number, text in enumerate(HERE.read_text().splitlines(), 1) if text.startswith("    plain = "))
     # A long line is cut.
-    for tag, size in (("model", "800.0M"), ("optimizer", "1.6G"), (f"pytorch.py:{line} in t[a-z…]*", "300.0M")):
+    for tag, size in (("model", "800M"), ("optimizer", "1.6G"), (f"pytorch.py:{line} in t[a-z…]*", "300M")):
         check(f"tags: {tag} has {size}", re.search(rf"{tag} {size}", text) is not None)
     watching.keys("w", "2")
     time.sleep(2)

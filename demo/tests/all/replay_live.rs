@@ -238,14 +238,9 @@ fn largest_free_block_is_that_of_the_report() {
     for mib in [100, 150, 200, 250] {
         let ran = play(replay("max", 1), &budget(mib << 20), None);
         let oom = ran.steps().into_iter().rev().find_map(|step| step.oom.clone()).unwrap();
-        let (unit, name) = if oom.largest_free < 1 << 20 {
-            (1 << 10, "KiB")
-        } else {
-            (1 << 20, "MiB")
-        };
         let largest = match oom.largest_free {
             0 => "none of it for such a request".to_owned(),
-            bytes => format!("largest free block {:.1} {name}", bytes as f64 / f64::from(unit)),
+            bytes => format!("largest free block {}", gpumem_text::units::bytes_to_pib(bytes)),
         };
         assert!(oom.report.contains(&largest), "{oom:?}");
     }

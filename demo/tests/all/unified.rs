@@ -133,7 +133,7 @@ fn size_is_at_most_a_gibibyte_and_within_the_budget() {
         (0, "--size: say something from 16.0 MiB to 1.0 GiB"),
         (
             512 * MIB,
-            "512.0 MiB of managed memory are more than the budget of 128.0 MiB: ask for less (--size)",
+            "512 MiB of managed memory are more than the budget of 128 MiB: ask for less (--size)",
         ),
     ] {
         let ended = with(size).ended;
@@ -150,6 +150,6 @@ fn text_has_the_numbers_and_no_figures_of_an_empty_allocator() {
     crate::common::play_into(&mut out, Unified::default(), &args, None).unwrap();
     let text = String::from_utf8(out).unwrap();
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("384.0 MiB to the GPU, 384.0 MiB to the CPU"), "{text}");
+    assert!(words.contains("384 MiB to the GPU, 384 MiB to the CPU"), "{text}");
     assert!(!words.contains("largest free block"), "{text}");
 }

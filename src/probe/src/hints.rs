@@ -4,7 +4,6 @@
 //! All of it may be hostile text: reads are bounded, only values that were understood or cleaned are kept, and of the environment only the
 //! variables of a list.
 
-mod arguments;
 mod engines;
 mod frameworks;
 mod kvcached;
@@ -16,7 +15,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use arguments::Arguments;
+use crate::arguments::Arguments;
 use kvcached::Records;
 use libraries::Libraries;
 use pinned::Pinned;

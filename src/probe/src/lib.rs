@@ -20,6 +20,7 @@
 // Allowed only where foreign functions are called: `attach::sys`, `nvml::calls`, `process::users` and `uvm::sys`.
 #![deny(unsafe_code)]
 
+mod arguments;
 pub mod attach;
 mod facts;
 mod hints;

@@ -5,11 +5,13 @@
 
 mod command;
 mod details;
+mod label;
 mod users;
 
 use std::collections::HashMap;
 use std::io;
 
+use command::Named;
 pub use users::Users;
 
 use crate::stat::Stat;
@@ -55,6 +57,7 @@ struct Known {
     uid: Option<u32>,
     rss: u64,
     command: String,
+    label: String,
     /// Number of look-ups since it was read.
     age: u32,
 }
@@ -105,6 +108,7 @@ impl Processes {
             pid,
             user: known.uid.map_or_else(|| "?".into(), |uid| self.users.name(uid)),
             command: known.command.clone(),
+            label: known.label.clone(),
             start_time: stat.start_time,
             parent: Some(stat.parent).filter(|&parent| parent > 0),
             rss: known.rss,
@@ -116,7 +120,7 @@ impl Processes {
     /// Reads the description of a process, and checks that the pid was not reused meanwhile.
     fn learn(&mut self, pid: u32, stat: &Stat) -> Result<Known, NoProcess> {
         let details = self.details.read(pid)?;
-        let command = command::read(&self.root, pid, stat)?;
+        let Named { command, label } = command::read(&self.root, pid, stat)?;
         if Stat::read(&self.root, pid)?.start_time != stat.start_time {
             return Err(NoProcess::NotHere);
         }
@@ -126,6 +130,7 @@ impl Processes {
             uid: details.uid,
             rss: details.rss,
             command,
+            label,
             age: 0,
         })
     }

@@ -270,6 +270,9 @@ pub struct Process {
     pub user: String,
     /// Command line, cleaned of control characters, at most 512 characters.
     pub command: String,
+    /// What tells it from others: the script, module or model that it runs, or the title that it gave itself. Cleaned, at most
+    /// 80 characters.
+    pub label: String,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
     /// The parent's pid; `None` if the parent is not in the pid namespace of this process.

@@ -51,7 +51,8 @@ fn memory_in_pieces_is_told_though_it_is_of_several_pools() {
     let (alert, largest) = (&alerts[0], 16 * MIB);
     assert_eq!((alert.free.total, alert.free.largest), (160 * MIB, largest));
     assert_eq!((alert.largest_of_each, alert.ratio), (2 * largest, 0.8));
-    let told = "80 % for 2 s: 160.0 MiB free in 10 blocks, the largest 16.0 MiB, those of all pools 32.0 MiB together; reserved";
+    let told =
+        "80 % for 2 s: 160 MiB free in 10 blocks, the largest 16.0 MiB, those of all pools 32.0 MiB together; reserved";
     assert!(alert.to_string().contains(told), "{alert}");
 }
 

@@ -88,7 +88,7 @@ fn it_warns_once_an_episode_and_changes_nothing() {
     assert_eq!(
         alerts[0].to_string(),
         "device 0: external fragmentation of 80 % for 2 s: 80.0 MiB free in 5 blocks, the largest 16.0 MiB; \
-         reserved 160.0 MiB, allocated 80.0 MiB; releasing the cache or making it compact may help"
+         reserved 160 MiB, allocated 80.0 MiB; releasing the cache or making it compact may help"
     );
     let soon = Alert {
         lasted: Duration::from_millis(300),

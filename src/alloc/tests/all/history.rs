@@ -76,7 +76,7 @@ fn a_planted_leak_is_found_by_its_place_and_told_from_weights() {
     assert_eq!(report.suspects(), [leak]);
     let text = report.to_string();
     let grows = text
-        .find("GROWS 512.0 KiB a step: 16.0 MiB, 16 blocks, from step 1 on")
+        .find("GROWS 512 KiB a step: 16.0 MiB, 16 blocks, from step 1 on")
         .unwrap();
     assert!(grows < text.find("stays: 72.0 MiB, 4 blocks").unwrap(), "{text}");
 }

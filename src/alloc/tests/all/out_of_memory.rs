@@ -183,7 +183,7 @@ fn the_budget_holds_and_is_named() {
     );
     let text = report.to_string();
     assert!(
-        text.contains("20.0 MiB requested") && text.contains("budget 100.0 MiB"),
+        text.contains("20.0 MiB requested") && text.contains("budget 100 MiB"),
         "{text}"
     );
     assert_eq!(alloc.stats().num_ooms, 1);

@@ -1,6 +1,6 @@
 //! Serving engines, by their command lines. Most of them take much of a GPU when they start, whatever they use of it later.
 
-use super::arguments::{Arguments, Options};
+use crate::arguments::{Arguments, Options};
 use crate::{HintKind, Share};
 
 /// Finds out which engine a command line starts and how much memory it is to take. `None` if it starts none, or if an option

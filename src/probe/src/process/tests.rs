@@ -52,6 +52,7 @@ fn process_is_described() {
     let found = processes.look_up(&[pid, u32::MAX]);
     let process = found[0].as_ref().unwrap();
     assert_eq!((process.pid, process.command.as_str()), (pid, "sh -c read line sh --x"));
+    assert_eq!(process.label, "sh -c");
     assert_eq!(
         process.start_time,
         Stat::read(&Root::default(), pid).unwrap().start_time
@@ -167,7 +168,11 @@ fn process_without_arguments_is_its_name_in_brackets() {
         parent: 2,
         start_time: 1,
     };
-    assert_eq!(command::read(&Root::at(dir.path()), 7, &stat).unwrap(), "[kworker/0]");
+    let named = command::read(&Root::at(dir.path()), 7, &stat).unwrap();
+    assert_eq!(
+        (named.command.as_str(), named.label.as_str()),
+        ("[kworker/0]", "kworker/0")
+    );
 }
 
 #[test]

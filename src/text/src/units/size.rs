@@ -11,10 +11,12 @@ pub const MIB: u64 = 1 << 20;
 
 /// The binary units; each is 1,024 times the previous one.
 const NAMES: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const GIB: usize = 3;
 const PIB: usize = 5;
 const EIB: usize = 6;
 
-/// Formats bytes with one decimal and a binary unit: `18.0 GiB`, `512.0 MiB`, `25 B`.
+/// Formats bytes with a binary unit: `18.0 GiB`, `2.5 MiB`, `512 MiB`, `25 B`. Below 1 GiB three digits are enough; from there on
+/// a tenth is as much as 100 MiB, and is always shown.
 pub fn bytes(n: u64) -> String {
     bytes_to(EIB, n)
 }
@@ -28,7 +30,16 @@ pub fn bytes_to_pib(n: u64) -> String {
 fn bytes_to(largest: usize, n: u64) -> String {
     match unit(n, largest) {
         0 => format!("{n} B"),
-        unit => format!("{:.1} {}", in_units(n, unit), NAMES[unit]),
+        unit => format!("{} {}", figure(n, unit), NAMES[unit]),
+    }
+}
+
+/// Formats a number of bytes in a unit.
+fn figure(n: u64, unit: usize) -> String {
+    let value = in_units(n, unit);
+    match unit < GIB && value >= 99.95 {
+        true => format!("{value:.0}"),
+        false => format!("{value:.1}"),
     }
 }
 
@@ -53,11 +64,11 @@ fn bytes_at_least_to(largest: usize, n: u64, over: u64) -> String {
     }
 }
 
-/// Formats bytes for narrow columns: `18.0G`, `512.0M`, `25`.
+/// Formats bytes for narrow columns: `18.0G`, `2.5M`, `512M`, `25`.
 pub fn bytes_short(n: u64) -> String {
     match unit(n, EIB) {
         0 => format!("{n}"),
-        unit => format!("{:.1}{}", in_units(n, unit), &NAMES[unit][..1]),
+        unit => format!("{}{}", figure(n, unit), &NAMES[unit][..1]),
     }
 }
 
@@ -78,9 +89,12 @@ pub fn bytes_apart(n: u64, step: u64) -> String {
     format!("{whole}.{tenth}{}", &NAMES[unit][..1])
 }
 
-/// Returns the index of the unit for a number of bytes. A value that would round to 1024.0 of a unit uses the next.
+/// Returns the index of the unit for a number of bytes. A value that would round to 1024 of a unit uses the next.
 fn unit(n: u64, largest: usize) -> usize {
-    let reaches = |unit: &usize| u128::from(n) * 20 >= 20_479 << (10 * (unit - 1));
+    let reaches = |unit: &usize| {
+        let least = if *unit <= GIB { 20_470 } else { 20_479 };
+        u128::from(n) * 20 >= least << (10 * (unit - 1))
+    };
     (1..=largest).rev().find(reaches).unwrap_or(0)
 }
 
@@ -88,9 +102,8 @@ fn in_units(n: u64, unit: usize) -> f64 {
     n as f64 / (1u64 << (10 * unit)) as f64
 }
 
-/// Formats bytes in GiB without the unit, for a row of figures that share it: `23.0`, `0.5`; small values are `<0.1`
-/// instead of `0.0`.
-pub fn gib(n: u64) -> String {
+/// Formats bytes in GiB without the unit, for figures that share it: `23.0`; small values are `<0.1` instead of `0.0`.
+pub(super) fn gib(n: u64) -> String {
     let value = in_units(n, 3);
     if n > 0 && value < 0.05 {
         "<0.1".into()

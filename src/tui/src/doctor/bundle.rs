@@ -262,8 +262,15 @@ fn learn_argument(word: &str, placeholders: &mut Placeholders) {
 fn replace(value: &mut Value, field: Option<&str>, placeholders: &mut Placeholders) {
     match value {
         Value::Object(fields) => {
+            let is_process = fields.contains_key("command");
             for (name, value) in fields.iter_mut() {
-                replace(value, Some(name), placeholders);
+                match (name.as_str(), value) {
+                    // Its script or model. The label of a device is not private.
+                    ("label", Value::String(label)) if is_process => {
+                        *label = placeholders.stand_in(Kind::Argument, label);
+                    }
+                    (name, value) => replace(value, Some(name), placeholders),
+                }
             }
         }
         Value::Array(values) => {

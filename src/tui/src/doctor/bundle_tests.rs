@@ -13,7 +13,7 @@ use crate::model::{
 };
 
 /// What must not be in an archive. Each is also part of a longer text in the fixture.
-const SECRETS: [&str; 21] = [
+const SECRETS: [&str; 22] = [
     "ana.lopez",
     "benjamin",
     "carla",
@@ -35,6 +35,7 @@ const SECRETS: [&str; 21] = [
     "pool of the board",
     "/opt/hidden/place",
     "pt_secret_main",
+    "model of the board",
 ];
 
 fn process(pid: u32, user: &str, command: &str, job: &str) -> Process {
@@ -47,6 +48,7 @@ fn process(pid: u32, user: &str, command: &str, job: &str) -> Process {
         device_label: "GPU 0".into(),
         user: user.into(),
         command: command.into(),
+        label: "vllm model of the board".into(),
         job: job.into(),
         rank: None,
         world_size: None,

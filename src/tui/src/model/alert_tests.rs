@@ -152,6 +152,7 @@ fn process(device: DeviceKey) -> Process {
         device_label: "GPU 0".into(),
         user: String::new(),
         command: String::new(),
+        label: String::new(),
         job: String::new(),
         rank: None,
         world_size: None,

@@ -205,11 +205,12 @@ fn states(process: &Process) -> Vec<String> {
 }
 
 /// Returns the texts that a word may be part of.
-fn fields(process: &Process) -> [String; 7] {
+fn fields(process: &Process) -> [String; 8] {
     [
         process.pid.to_string(),
         process.user.clone(),
         process.command.clone(),
+        process.label.clone(),
         process.job_text(),
         process.device_label.clone(),
         process.state_text(),

@@ -15,6 +15,7 @@ fn process(pid: u32, user: &str, command: &str, state: ProcessState) -> Process 
         device_label: "GPU 0".into(),
         user: user.into(),
         command: command.into(),
+        label: String::new(),
         job: String::new(),
         rank: None,
         world_size: None,
@@ -76,6 +77,20 @@ fn in_every_state() -> Vec<Process> {
 
 fn passes(filter: &str, process: &Process) -> bool {
     Filter::parse(filter).matches(process, None)
+}
+
+#[test]
+fn word_is_a_part_of_the_label_or_of_the_command_line() {
+    let mut process = process(
+        7,
+        "ana",
+        "python -m vllm.entrypoints.openai.api_server",
+        ProcessState::Publishing,
+    );
+    process.label = "vllm Llama-3-8B".into();
+    for (text, matches) in [("llama", true), ("api_server", true), ("mistral", false)] {
+        assert_eq!(Filter::parse(text).matches(&process, None), matches, "{text}");
+    }
 }
 
 #[test]

@@ -78,7 +78,8 @@ pub(crate) use ranks::{Job, Jobs, Rank};
 pub(crate) use tags::{TagPast, TagPoint};
 pub(crate) use triage::{first_fix, judge};
 pub(crate) use ui::{
-    Area, BlocksUi, Colors, Hit, Hits, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast, Ui,
+    Area, BlocksUi, Colors, Hit, Hits, KeptColumns, MapGeometry, Popup, Target, Term, TextGeometry, TimelineUi, Toast,
+    Ui,
 };
 pub(crate) use views::{VIEWS, View, ViewRow};
 pub(crate) use world::World;
@@ -233,6 +234,14 @@ impl Model {
             Column::Nvml if !self.counted() => Column::Reserved,
             column => column,
         }
+    }
+
+    /// Checks whether a column of the table has, or lately had, a value and not only dashes. When no process is listed, all do
+    /// but MANAGED, which few machines have.
+    pub(crate) fn has_values(&self, column: Column) -> bool {
+        (self.rows.is_empty() && column != Column::Managed)
+            || self.ui.kept.columns.contains(&column)
+            || self.listed().any(|p| p.has(column))
     }
 
     /// Returns the number of processes that are listed while nothing narrows the list.

@@ -51,7 +51,7 @@ mod tests {
         };
         assert_eq!(
             text(1708, Some(518), "NCCL (2 groups)"),
-            "518.0 MiB at the start (context), 1.2 GiB since (kernels, libraries, NCCL (2 groups))"
+            "518 MiB at the start (context), 1.2 GiB since (kernels, libraries, NCCL (2 groups))"
         );
         assert_eq!(text(518, Some(518), ""), "context, kernels, libraries");
         assert_eq!(text(518, None, "CuPy"), "context, kernels, libraries, CuPy");

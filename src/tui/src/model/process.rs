@@ -10,7 +10,6 @@ use super::device::DeviceKey;
 use super::figures::Figures;
 use super::managed::ManagedSums;
 use super::{Nanos, SECOND};
-use crate::words;
 use crate::wrap::{cut, fits};
 
 /// The identity of a row across samples.
@@ -84,6 +83,9 @@ pub(crate) struct Process {
     pub user: String,
     /// Command line or program name, cleaned.
     pub command: String,
+    /// What tells it from others: the script, module or model that it runs; for a black box that was not seen alive, the
+    /// program's own name. Cleaned.
+    pub label: String,
     /// Job label; empty when not set.
     pub job: String,
     /// Rank in a distributed job.
@@ -181,6 +183,20 @@ impl Process {
         !self.simulated && self.state.alive() && !is_uncounted
     }
 
+    /// Checks whether it has a value in a column of the table, and not a dash.
+    pub(crate) fn has(&self, column: Column) -> bool {
+        let figures = self.figures.as_ref();
+        match column {
+            Column::Pid | Column::User | Column::Command | Column::State => true,
+            Column::Nvml => self.may_be_counted() && self.nvml != Reading::Pending,
+            Column::Reserved | Column::Allocated | Column::Cached | Column::Ooms => figures.is_some(),
+            Column::Fragmentation => figures.and_then(Figures::fragmentation).is_some(),
+            // In an incomplete map 0 does not mean that nothing is free.
+            Column::LargestFree => figures.is_some_and(|f| f.mapped && (f.complete || f.largest_free > 0)),
+            Column::Managed => self.managed.value().is_some_and(|sums| sums.bytes > 0),
+        }
+    }
+
     /// Checks whether it is the black box of a program that ran out of memory and ended within the last hour.
     pub(crate) fn has_just_failed(&self) -> bool {
         let ended = self.ended.is_some_and(|ended| ended.minutes < 60);
@@ -223,14 +239,13 @@ impl Process {
         }
     }
 
-    /// Returns one name for it in `room` columns: its job, else its rank and command line. For a replay whose job does not fit,
-    /// it is the trace without the word `replay`.
+    /// Returns one name for it in `room` columns: its job, else its rank and label. For a replay whose job does not fit, it is
+    /// the trace without the word `replay`.
     pub(crate) fn name_in(&self, room: usize, sign: &str) -> String {
         let job = self.job_text();
         if self.job.is_empty() {
             let lead = if job.is_empty() { job } else { job + " " };
-            let command = words::command_in(&self.command, room.saturating_sub(lead.len()));
-            return (lead + &command).trim_end().to_owned();
+            return (lead + &self.label).trim_end().to_owned();
         }
         match job.strip_prefix("replay ") {
             Some(trace) if !fits(&job, room) => trace.to_owned(),

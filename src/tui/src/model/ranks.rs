@@ -19,8 +19,8 @@ use member::{Member, members, program, split};
 pub(crate) struct Job {
     /// Its label, else the name of its program.
     pub name: String,
-    /// The command line of its first rank.
-    pub command: String,
+    /// [`Process::label`] of its first rank.
+    pub label: String,
     /// Number of ranks on all machines together, as the ranks publish it.
     pub world_size: Option<u32>,
     /// The ranks on this machine, in order.
@@ -171,7 +171,7 @@ impl Jobs {
         };
         self.jobs.push(Job {
             name,
-            command: first.command.clone(),
+            label: first.label.clone(),
             world_size: first.world_size,
             ranks,
             median: compared.median,
@@ -196,9 +196,9 @@ impl Jobs {
         self.places.get(&id).copied()
     }
 
-    /// Returns the command by which a row is sorted: that of the first rank for all ranks of a job.
-    pub(crate) fn command<'a>(&'a self, process: &'a Process) -> &'a str {
-        self.get(process.id).map_or(&process.command, |(job, _)| &job.command)
+    /// Returns the label by which a row is sorted: that of the first rank for all ranks of a job.
+    pub(crate) fn label<'a>(&'a self, process: &'a Process) -> &'a str {
+        self.get(process.id).map_or(&process.label, |(job, _)| &job.label)
     }
 
     /// Returns how a row differs from those of the other ranks. Only the row on the rank's own device does.

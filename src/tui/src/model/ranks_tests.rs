@@ -22,6 +22,7 @@ fn rank(pid: u32, rank: u32) -> Process {
         device_label: format!("GPU {rank}"),
         user: "ana".into(),
         command: format!("/usr/bin/python3 -u /data/train.py --local-rank={rank}"),
+        label: "train.py".into(),
         job: String::new(),
         rank: Some(rank),
         world_size: Some(8),

@@ -1,6 +1,6 @@
 //! The state of the user interface: what is open, selected and scrolled, and the terminal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gpumem_probe::Target as ManagedTarget;
@@ -100,6 +100,16 @@ pub(crate) struct FilterUi {
     pub editing: bool,
     /// The process that was selected before the filter, or the restriction to a device, hid it. It is selected again when it is shown.
     pub before: Option<ProcessId>,
+}
+
+/// Columns of the process table that keep their place when their last value goes, so that columns do not come and go with each
+/// sample. They are forgotten when the user changes what is listed or its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeptColumns {
+    /// The columns that had a value.
+    pub columns: HashSet<Column>,
+    /// The filter, device, black boxes and order under which they had one.
+    pub list: (String, Option<DeviceKey>, bool, Sort),
 }
 
 /// How the view drew the block map, so that keys can move the cursor by what is on the screen.
@@ -327,6 +337,8 @@ pub(crate) struct Ui {
     pub sort: Sort,
     /// Filter of the process table.
     pub filter: FilterUi,
+    /// Columns of the process table that had a value.
+    pub kept: KeptColumns,
     /// Whether only processes on the selected device are listed.
     pub one_device: bool,
     /// Blocks view.

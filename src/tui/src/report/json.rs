@@ -264,7 +264,11 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         };
         why.insert("ended_unix_ms", reason.into());
     }
-    for (field, text) in [("user", &process.user), ("command", &process.command)] {
+    for (field, text) in [
+        ("user", &process.user),
+        ("command", &process.command),
+        ("label", &process.label),
+    ] {
         if !known(text) {
             why.insert(field, "the process is not visible here".into());
         }
@@ -276,6 +280,7 @@ fn process<'a>(process: &'a Process, model: &'a Model, labels: &Labels<'a>) -> J
         mps_client: process.mps,
         user: known(&process.user).then_some(process.user.as_str()),
         command: known(&process.command).then_some(process.command.as_str()),
+        label: known(&process.label).then_some(process.label.as_str()),
         job: known(&process.job).then_some(process.job.as_str()),
         rank: process.rank,
         ranks: jobs.get(process.id).map(|(job, _)| job.ranks.len()),

@@ -369,10 +369,12 @@ fn budgets_and_pools_name_one_of_several_devices() {
 #[test]
 fn job_takes_the_place_of_the_command() {
     let mut model = publishing(1);
-    let command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim";
-    model.live.processes[0].command = command.into();
+    model.live.processes[0].label = "demo replay".into();
     let unnamed = crate::report::text(&model, u16::MAX);
-    assert!(unnamed.contains("  demo replay --headless --json --steer ..  ") && !unnamed.contains("JOB"));
+    assert!(
+        unnamed.contains("  demo replay  ") && !unnamed.contains("JOB"),
+        "{unnamed}"
+    );
     model.live.processes[0].job = "replay moe.csv.gz".into();
     let named = crate::report::text(&model, u16::MAX);
     assert!(
@@ -428,6 +430,10 @@ fn process_table_fits_if_possible() {
         for process in &mut model.live.processes {
             process.job = "a job of a name that is longer than is useful".into();
             process.user = "somebody".into();
+            process.nvml = Reading::Value(1 << 30);
+            if let Some(figures) = &mut process.figures {
+                (figures.mapped, figures.complete, figures.free) = (true, true, 1);
+            }
         }
         let heading = |room: u16| {
             let text = crate::report::text(&model, room);
@@ -447,6 +453,26 @@ fn process_table_fits_if_possible() {
             _ => assert_eq!(heading(64), "DEVICE PID JOB/COMMAND NVML ALLOC CACHED STATE"),
         }
     }
+}
+
+/// Columns of dashes would take the width of names.
+#[test]
+fn process_table_has_no_column_of_dashes() {
+    let mut model = publishing(2);
+    let heading = |model: &Model| {
+        let text = crate::report::text(model, 140);
+        let line = text.lines().find(|line| line.contains("PID")).unwrap();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    let published = heading(&model);
+    assert!(
+        published.contains("RESERVED") && !published.contains("NVML"),
+        "{published}"
+    );
+    for process in &mut model.live.processes {
+        (process.figures, process.nvml) = (None, Reading::Value(1 << 30));
+    }
+    assert_eq!(heading(&model), "DEVICE PID USER COMMAND NVML STATE");
 }
 
 /// Characters of some scripts take two columns. Columns stay aligned, and a cut name is marked.

@@ -32,25 +32,19 @@ const LEAVING: [ReportColumn; 5] = [
 /// cut further.
 pub(super) fn table(model: &Model, room: u16) -> Vec<String> {
     let room = usize::from(room);
-    let has_managed = model
-        .listed()
-        .any(|p| p.managed.value().is_some_and(|sums| sums.bytes > 0));
     let mut columns: Vec<ReportColumn> = vec![None];
     columns.extend(
         Column::ALL
-            .map(Some)
             .into_iter()
-            .filter(|c| *c != Some(Column::Managed) || has_managed)
+            .filter(|&column| model.listed().any(|process| process.has(column)))
             // The state says it where there are some.
-            .filter(|c| *c != Some(Column::Ooms)),
+            .filter(|column| *column != Column::Ooms)
+            .map(Some),
     );
     // If a program uses several devices, only the device column tells its rows apart.
     let mut pids = HashSet::new();
     let apart = model.listed().any(|p| !pids.insert(p.pid));
-    // A column of dashes is dropped before the names are cut further.
-    let uncounted = model.listed().all(|process| driver_bytes(process) == "-");
-    let leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);
-    let mut leaving = leaving.chain(uncounted.then_some(Some(Column::Nvml)));
+    let mut leaving = LEAVING.into_iter().filter(|column| column.is_some() || !apart);
     let widest = |lines: &[String]| lines.iter().map(|line| usize::from(width(line))).max().unwrap_or(0);
     loop {
         let lines = table_of(model, &columns, NAME);
@@ -175,6 +169,7 @@ mod tests {
             device_label: "SIM 9202".into(),
             user: "root".into(),
             command: "gpumem-tui".into(),
+            label: "gpumem-tui".into(),
             job: "replay resnet50_multires.csv.gz".into(),
             rank: None,
             world_size: None,

@@ -94,6 +94,7 @@ pub(super) struct JsonProcess<'a> {
     pub(super) mps_client: bool,
     pub(super) user: Option<&'a str>,
     pub(super) command: Option<&'a str>,
+    pub(super) label: Option<&'a str>,
     pub(super) job: Option<&'a str>,
     pub(super) rank: Option<u32>,
     pub(super) ranks: Option<usize>,

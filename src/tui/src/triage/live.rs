@@ -337,6 +337,7 @@ mod tests {
             device_label: "GPU 0".into(),
             user: String::new(),
             command: String::new(),
+            label: String::new(),
             job: String::new(),
             rank: None,
             world_size: None,

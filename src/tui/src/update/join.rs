@@ -101,6 +101,7 @@ fn processes(inputs: &Inputs, devices: &[Device], model: &Model) -> Vec<Process>
         if let Some(before) = before.get(&row.id) {
             row.user.clone_from(&before.user);
             row.command.clone_from(&before.command);
+            row.label.clone_from(&before.label);
         }
     }
     // The rows of each live process on a device, in order.

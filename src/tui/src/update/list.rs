@@ -1,11 +1,13 @@
 //! The order, filter and selection of the process table.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gpumem_probe::Reading;
 
-use crate::model::{BlocksUi, Column, Device, DeviceKey, Jobs, Model, Owner, Popup, Process, ProcessId, Sort};
+use crate::model::{
+    BlocksUi, Column, Device, DeviceKey, Jobs, KeptColumns, Model, Owner, Popup, Process, ProcessId, Sort,
+};
 
 /// Rebuilds the list of processes after a sample, or when the order or the filter change. The same process stays selected. The
 /// first row is selected if none was, or if the selected process is gone, does not pass the filter, or is on another device than
@@ -31,6 +33,7 @@ pub(super) fn refresh(model: &mut Model) {
     let jobs = &world.jobs;
     rows.sort_by(|&a, &b| compare(&processes[a], &processes[b], sort, jobs));
     model.rows = rows;
+    keep_columns(model);
     let narrowed = model.narrowed();
     if !narrowed
         && let Some(before) = model.ui.filter.before.take()
@@ -49,6 +52,21 @@ pub(super) fn refresh(model: &mut Model) {
         model.ui.process = first;
         model.ui.blocks = BlocksUi::default();
     }
+}
+
+/// Records which columns have a value, for as long as the user changes neither the list nor its order.
+fn keep_columns(model: &mut Model) {
+    let ui = &model.ui;
+    let device = model.only_device().map(|device| device.key);
+    let list = (ui.filter.text.clone(), device, ui.black_boxes, ui.sort);
+    let valued = Column::ALL
+        .into_iter()
+        .filter(|&column| model.listed().any(|p| p.has(column)));
+    let mut columns: HashSet<Column> = valued.collect();
+    if ui.kept.list == list {
+        columns.extend(&ui.kept.columns);
+    }
+    model.ui.kept = KeptColumns { columns, list };
 }
 
 /// Selects the process of a demo that was just started, once it has a row.
@@ -102,7 +120,7 @@ fn compare(a: &Process, b: &Process, sort: Sort, jobs: &Jobs) -> Ordering {
         Column::User => directed(a.user.cmp(&b.user)),
         // The ranks of a job stand together, in their order.
         Column::Command => {
-            let (x, y) = (jobs.command(a), jobs.command(b));
+            let (x, y) = (jobs.label(a), jobs.label(b));
             directed(x.cmp(y)).then(jobs.place(a.id).cmp(&jobs.place(b.id)))
         }
         Column::State => directed(a.state_text().cmp(&b.state_text())),

@@ -77,6 +77,8 @@ fn of_channel(
         device_label,
         user: host.map_or_else(|| user_name(identity.uid, setup), |p| p.user.clone()),
         command: host.map_or_else(|| identity.program.clone(), |p| p.command.clone()),
+        // Of Python, a program's own name is that of the interpreter, so the command line comes first.
+        label: host.map_or_else(|| identity.program.clone(), |p| p.label.clone()),
         job: identity.job.clone(),
         rank: identity.rank,
         world_size: identity.world_size,
@@ -162,6 +164,7 @@ pub(super) fn unpublished(
         device_label: device.label.clone(),
         user: host.map_or_else(String::new, |p| p.user.clone()),
         command: host.map_or_else(String::new, |p| p.command.clone()),
+        label: host.map_or_else(String::new, |p| p.label.clone()),
         job: String::new(),
         rank: None,
         world_size: None,

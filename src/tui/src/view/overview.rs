@@ -4,12 +4,16 @@ mod device;
 mod notice;
 mod table;
 
-use ratatui::layout::{Constraint, Layout, Rect};
+use gpumem_text::units::plural;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use crate::model::{Device, Model, Target};
 use crate::view::Screen;
+use crate::view::layout::clip;
+use crate::view::theme::Ink;
+use crate::wrap::width;
 use device::Tier;
 
 /// From this width on devices stand in two columns.
@@ -25,6 +29,8 @@ struct Plan {
     rows: Vec<u16>,
     /// The first shown row.
     first: usize,
+    /// Whether a line below several devices names the colours of their bars, and how many devices are not shown.
+    has_line: bool,
 }
 
 impl Plan {
@@ -40,17 +46,20 @@ impl Plan {
             true => model.rows.len().max(model.listable()),
             false => model.rows.len(),
         };
-        let wanted = table::wanted_lines(listed);
-        // The tallest tier that leaves the table the lines it wants, or at least a third of the screen.
-        let table_lines = wanted.min((area.height / 3).max(4));
-        let room = area.height.saturating_sub(table_lines);
+        // The table has the lines it needs, or half of the screen below its header, whatever else is to be shown.
+        let half = model.ui.term.height.saturating_sub(1).div_ceil(2).max(4);
+        let beside = |lines: u16| area.height.saturating_sub(lines.min(half));
+        let needed = table::needed_lines(listed, table::may_be_framed(model, area));
+        let has_line = devices.len() > 1 && beside(needed) > 1;
+        let room = beside(needed) - u16::from(has_line);
         let tier = Tier::ALL
             .into_iter()
             .find(|&t| rows.len() * usize::from(t.lines()) <= usize::from(room))
             .unwrap_or(Tier::Bar);
-        // The tallest tier grows into the lines that the table leaves, up to half of the screen.
+        // The tallest tier grows into the lines that the table leaves, up to half of the screen. Some are left for long findings.
+        let left = beside(table::wanted_lines(listed)).saturating_sub(has_line.into());
         let lines = match (tier, rows.len() as u16) {
-            (Tier::Tall, count @ 1..) => (room / count).min(area.height / 2).max(tier.lines()),
+            (Tier::Tall, count @ 1..) => (left / count).min(area.height / 2).max(tier.lines()),
             _ => tier.lines(),
         };
         let shown = (usize::from(room) / usize::from(lines)).max(1).min(rows.len());
@@ -64,6 +73,7 @@ impl Plan {
             tier,
             rows: vec![lines; shown.min(rows.len() - first)],
             first,
+            has_line,
         }
     }
 
@@ -85,16 +95,12 @@ impl Plan {
         rows.iter().flat_map(|&row| columns.split(row).to_vec()).collect()
     }
 
-    /// Returns the part of an area below the devices.
-    fn rest(&self, area: Rect) -> Rect {
+    /// Splits the part of an area below the devices into the line about them and the table.
+    fn below(&self, area: Rect) -> [Rect; 2] {
         let devices = self.rows.iter().fold(0u16, |sum, &lines| sum.saturating_add(lines));
-        let [_, rest] = Layout::vertical([Constraint::Length(devices), Constraint::Fill(1)]).areas(area);
-        rest
-    }
-
-    /// Returns the part of an area that the devices leave to the table.
-    fn table(&self, model: &Model, area: Rect) -> Rect {
-        table::below_note(self.rest(area), self.hidden(model))[1]
+        let line = Constraint::Length(self.has_line.into());
+        let [_, line, table] = Layout::vertical([Constraint::Length(devices), line, Constraint::Fill(1)]).areas(area);
+        [line, table]
     }
 }
 
@@ -111,7 +117,7 @@ pub(super) fn spare(screen: &Screen<'_>, area: Rect, most: u16) -> u16 {
     let notice = notice::lines(model, screen.theme, area.width);
     let [_, area] = below_notice(area, &notice);
     let plan = Plan::new(model, area);
-    let spare = table::spare(model, plan.table(model, area)).min(most);
+    let spare = table::spare(model, plan.below(area)[1]).min(most);
     let holds = |less: &u16| {
         let height = area.height.saturating_sub(*less);
         let smaller = Plan::new(model, Rect { height, ..area });
@@ -139,7 +145,31 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         device::draw(screen, place, device, plan.tier);
         screen.hit(place, Target::Device(device.key));
     }
-    table::draw_below(screen, plan.rest(area), plan.hidden(model));
+    let [line, rest] = plan.below(area);
+    line_below(screen, line, plan.hidden(model));
+    table::draw(screen, rest);
+}
+
+/// Draws the names of the colours, and at the right the number of devices that are not shown.
+fn line_below(screen: &mut Screen<'_>, line: Rect, hidden: usize) {
+    let line = line.inner(Margin::new(1, 0));
+    let names = device::names(screen.model, screen.theme, line.width);
+    if hidden == 0 {
+        return screen.render(names, line);
+    }
+    let left = line.width.saturating_sub(names.width() as u16);
+    let more = plural(hidden as u64, "device");
+    let texts = [
+        format!("{more} more: ← → or a click on a device selects the next"),
+        format!("{more} more: ← →"),
+        format!("{hidden} more: ← →"),
+    ];
+    // Where both do not fit, the devices matter more.
+    let text = texts.iter().find(|text| width(text) <= left).unwrap_or(&texts[2]);
+    let text = Line::styled(clip(text, line.width), screen.theme.ink(Ink::Dim));
+    let left = line.width.saturating_sub(text.width() as u16 + 2);
+    screen.render(device::names(screen.model, screen.theme, left), line);
+    screen.render(text.right_aligned(), line);
 }
 
 /// Splits an area into the lines of a notice and the rest below it.

@@ -6,17 +6,17 @@ mod phases;
 mod tags;
 mod window;
 
-use gpumem_text::units;
+use gpumem_text::units::{self, Form};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 
 use crate::model::{Basis, Device, DeviceKind, Nanos, Partition, SECOND};
 use crate::view::panel::Panel;
 use crate::view::theme::Ink;
-use crate::view::widgets::{Entry, Legend, StackedGraph};
+use crate::view::widgets::{Entry, Legend, Says, StackedGraph};
 use crate::view::{Screen, badge, history};
 use crate::wrap::{cut, width};
-use axis::{MemoryAxis, TimeAxis, top_of};
+use axis::{MemoryAxis, TimeAxis, top_above};
 use window::{Window, columns, fill};
 
 /// The layers of the stack, from the bottom up.
@@ -64,7 +64,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let by_tag = past.map(|past| tags::Stack::new(past, window, max_gap, ui.until.is_none()));
     match &by_tag {
         Some(stack) => {
-            let top = top_of(stack.most(), device.memory.value().map_or(0, |m| m.total));
+            let top = top_above(stack.most(), device.memory.value().map_or(0, |m| m.total));
             screen.render(MemoryAxis { theme, top }, chart);
             stack.draw(screen, plot, top);
         }
@@ -175,9 +175,10 @@ fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, w
     let own = screen.model.ui.timeline.own;
     let columns = columns(device, window, max_gap);
     let total = device.memory.value().map_or(0, |m| m.total);
-    let height = |m: &Partition| if own { m.reserved() } else { m.used() };
-    let most = columns.iter().flatten().map(height).max().unwrap_or(0);
-    let top = top_of(most, total);
+    let top = match own {
+        true => top_above(columns.iter().flatten().map(|m| m.reserved()).max().unwrap_or(0), total),
+        false => total.max(1),
+    };
     screen.render(MemoryAxis { theme, top }, chart);
     let layers = if own { &LAYERS[..2] } else { &LAYERS[..] };
     let share = |bytes: u64| bytes as f64 / top as f64;
@@ -200,23 +201,28 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     if memory.basis == Basis::Driver && !own {
         entries.push((Ink::Other, "other", memory.others(), 3));
     }
+    let others = own && memory.others() > 0;
+    let sizes = entries.iter().map(|entry| entry.2);
+    let form = match others {
+        true => Form::of(sizes.chain([memory.others()])),
+        false => Form::of(sizes.chain([memory.used(), memory.total])),
+    };
     let legend = Legend {
         theme: screen.theme,
         entries,
         total: memory.total,
-        text: units::bytes_short,
-        unit: "",
-    };
+        form,
+        says: Says::Both,
+    }
+    .fitted(area.width);
+    let form = legend.form;
     let legend = legend.line(area.width);
-    let used = match own && memory.others() > 0 {
-        true => format!("o shows {} of others", units::bytes(memory.others())),
+    let size = |bytes| form.size(bytes) + form.unit();
+    let used = match others {
+        true => format!("o shows {} of others", size(memory.others())),
         false => {
             let when = history::newest(screen.model, device);
-            format!(
-                "{} of {} {when}",
-                units::bytes(memory.used()),
-                units::bytes(memory.total)
-            )
+            format!("{} of {} {when}", form.size(memory.used()), size(memory.total))
         }
     };
     if legend.width() + usize::from(width(&used)) <= area.width.into() {

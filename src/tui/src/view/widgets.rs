@@ -25,7 +25,7 @@ pub(super) use event_strip::{EventStrip, FailureLines, mark_look};
 pub(super) use graph::{StackedGraph, shade};
 pub(super) use histogram::SizeHistogram;
 pub(super) use history_graph::{HistoryGraph, SECONDS, used_shares};
-pub(super) use legend::{Entry, Legend};
+pub(super) use legend::{Entry, Legend, Says};
 pub(super) use phase_strip::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
 pub(super) use plain_bars::{PlainBar, PlainColumns};
 pub(super) use residency_map::{PLACES, ResidencyMap, ResidencyState, place_sign};

@@ -69,7 +69,7 @@ fn rehearse(name: &str, start: impl FnOnce(&World) -> Terminal) {
     log.note("no key: the culprit", &terminal);
     // One key: cause and fix.
     terminal.keys("6");
-    terminal.wait_for(&["Triage: ", "on GPU 5", "218.0 MiB", "What helps, in order", "1. "]);
+    terminal.wait_for(&["Triage: ", "on GPU 5", "218 MiB", "What helps, in order", "1. "]);
     log.note("6: cause and fix", &terminal);
     assert!(log.began.elapsed() < TEN_SECONDS, "{:?}", log.began.elapsed());
     // The finding leads there, too, and to the blocks.

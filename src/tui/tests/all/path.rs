@@ -18,7 +18,11 @@ fn number(object: &Value, field: &str) -> u64 {
 
 /// Writes a size below 1 GiB as the table does.
 fn mib(bytes: u64) -> String {
-    format!("{:.1}M", bytes as f64 / f64::from(1 << 20))
+    let mib = bytes as f64 / f64::from(1 << 20);
+    match mib >= 100.0 {
+        true => format!("{mib:.0}M"),
+        false => format!("{mib:.1}M"),
+    }
 }
 
 /// Compares four views of one program whose memory does not change.

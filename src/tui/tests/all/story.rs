@@ -33,8 +33,8 @@ fn dead_program_tells_its_story() {
     terminal.keys("3");
     terminal.wait("events of the past", |screen| {
         [
-            "died holding 384.0 MiB",
-            "tried to allocate 218.0 MiB",
+            "died holding 384 MiB",
+            "tried to allocate 218 MiB",
             "publishers only until",
         ]
         .iter()
@@ -44,7 +44,7 @@ fn dead_program_tells_its_story() {
     terminal.keys("6");
     terminal.wait_for(&["Triage: "]);
     terminal.keys("t");
-    terminal.wait_for(&["out of memory: tried to allocate 218.0 MiB"]);
+    terminal.wait_for(&["out of memory: tried to allocate 218 MiB"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 }

@@ -94,7 +94,7 @@ fn counters_and_pages_are_shown_as_they_change() {
     let stage = Stage::new("0 count to_gpu=0x6400000 gpu_faults=6900\n300 count to_cpu=0x3200000 cpu_faults=150");
     let mut watched = stage.watched(1, SMALL);
     let mut terminal = showing(&stage);
-    terminal.wait_for(&["total 100.0 MiB", "total 6,900", "total 50.0 MiB", "total 150"]);
+    terminal.wait_for(&["total 100 MiB", "total 6,900", "total 50.0 MiB", "total 150"]);
     stage.wait_for_trackers(1);
 
     // The cursor covers the first cell.

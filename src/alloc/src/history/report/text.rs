@@ -313,8 +313,8 @@ mod tests {
         assert_eq!(
             report.to_string(),
             "held for 130 or more of 261 steps:\n\
-             GROWS 3.0 MiB a step: 396.0 MiB, 132 blocks, from step 1 on; now 783.0 MiB, 261 blocks  loss\n\
-             stays: 600.0 MiB, 200 blocks, from step 1 on  weights\n"
+             GROWS 3.0 MiB a step: 396 MiB, 132 blocks, from step 1 on; now 783 MiB, 261 blocks  loss\n\
+             stays: 600 MiB, 200 blocks, from step 1 on  weights\n"
         );
     }
 }

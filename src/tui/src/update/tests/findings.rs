@@ -123,7 +123,7 @@ fn memory_outside_of_the_allocator_is_a_finding() {
         let texts = findings(&model).into_iter().map(|(_, text)| text);
         texts.filter(|text| text.contains("outside")).collect::<Vec<_>>()
     };
-    let said = "4: 2.0 GiB outside of PyTorch's allocator: 512.0 MiB at the start (context), 1.5 GiB since (kernels, libraries, NCCL (2 \
+    let said = "4: 2.0 GiB outside of PyTorch's allocator: 512 MiB at the start (context), 1.5 GiB since (kernels, libraries, NCCL (2 \
                 groups))";
     assert_eq!(outside(22 * GIB, vec![torch.clone()]), [said]);
     assert_eq!(outside(23 * GIB, vec![torch.clone(), other]), [said]);
@@ -248,13 +248,13 @@ fn full_card_comes_before_a_death() {
     );
     assert_eq!(
         findings(&model),
-        [(Severity::Warning, "GPU 0: 512.0 MiB of 80.0 GiB left".into())]
+        [(Severity::Warning, "GPU 0: 512 MiB of 80.0 GiB left".into())]
     );
     feed(&mut model, [channels(2 * SECOND, list(Life::Died))]);
     let died = (Severity::Info, "4 died holding 79.0 GiB".into());
     assert_eq!(
         findings(&model),
-        [(Severity::Warning, "GPU 0: 512.0 MiB of 80.0 GiB left".into()), died]
+        [(Severity::Warning, "GPU 0: 512 MiB of 80.0 GiB left".into()), died]
     );
 }
 
@@ -666,7 +666,7 @@ fn leak_is_said_to_rise_and_then_confirmed() {
     );
     let found = after(76, 200);
     let text = "4: a leak, or a cache without a limit: the least that it has allocated has risen for 3 min, from 1.0 GiB to 1.7 GiB, \
-                240.0 MiB a minute; GPU 0 is full in about 2 h 48 min";
+                240 MiB a minute; GPU 0 is full in about 2 h 48 min";
     assert_eq!(found[1], (Severity::Warning, text.into()));
     press(&mut model, &[Key::Char('m'), Key::Enter]);
     assert_eq!((model.ui.view, model.ui.timeline.span), (View::Timeline, 600 * SECOND));

@@ -156,7 +156,7 @@ fn contexts_of_ranks_on_another_card_are_a_finding() {
     assert_eq!(texts(&model), [text]);
     let one = cards(&[&[(10, own)], &[(11, own), (12, 518)], &[(12, own)]]);
     feed(&mut model, [one]);
-    let text = format!("rank 2 of train holds 518.0 MiB on GPU 1, which is rank 1's: a context ({ADVICE})");
+    let text = format!("rank 2 of train holds 518 MiB on GPU 1, which is rank 1's: a context ({ADVICE})");
     assert_eq!(texts(&model), [text]);
     // Each has its own card, and a rank that holds more there uses it.
     for there in [None, Some(2048)] {
@@ -173,7 +173,7 @@ fn context_of_a_plain_process_is_a_guess() {
         &mut model,
         [channels(SECOND, vec![]), cards(&[&[(5, 20_000)], &[(5, 518)]])],
     );
-    let text = "5 holds 518.0 MiB on GPU 1, and more on another GPU: probably only a context (CUDA_VISIBLE_DEVICES keeps it off)";
+    let text = "5 holds 518 MiB on GPU 1, and more on another GPU: probably only a context (CUDA_VISIBLE_DEVICES keeps it off)";
     assert_eq!(texts(&model), [text]);
     feed(
         &mut model,

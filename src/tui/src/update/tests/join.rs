@@ -242,7 +242,8 @@ fn killed_program_keeps_its_command_and_last_figures() {
         assert_eq!(device.memory.value().unwrap().allocated, 9 * GIB);
         let row = model.listed().next().unwrap();
         assert_eq!(row.figures.as_ref().unwrap().allocated, 9 * GIB);
-        assert_eq!((row.user.as_str(), row.command.as_str()), ("ada", "command 5"));
+        let named = [&row.user, &row.command, &row.label].map(String::as_str);
+        assert_eq!(named, ["ada", "command 5", "label 5"]);
     }
 }
 

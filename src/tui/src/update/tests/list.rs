@@ -31,6 +31,37 @@ fn sorts_by_column_and_reverses() {
     }
 }
 
+/// A column that comes and goes with each sample would move all others.
+#[test]
+fn column_keeps_its_place_until_the_list_or_its_order_changes() {
+    let without_publishers = || {
+        let mut model = busy();
+        assert!(model.has_values(Column::Cached) && !model.has_values(Column::Managed));
+        feed(&mut model, [channels(2 * SECOND, vec![])]);
+        assert!(model.listed().len() > 0 && model.listed().all(|p| !p.has(Column::Cached)));
+        assert!(model.has_values(Column::Cached));
+        model
+    };
+    let changes: [&[Key]; 3] = [
+        &[Key::Char('s'), Key::Down, Key::Enter],
+        &[Key::Char('/'), Key::Char('1')],
+        &[Key::Char('b')],
+    ];
+    for keys in changes {
+        let mut model = without_publishers();
+        press(&mut model, keys);
+        assert!(!model.has_values(Column::Cached), "{keys:?}");
+        assert!(model.has_values(Column::Nvml), "{keys:?}");
+    }
+    let mut model = without_publishers();
+    press(&mut model, &[Key::Down]);
+    feed(&mut model, [channels(3 * SECOND, vec![])]);
+    assert!(
+        model.has_values(Column::Cached),
+        "the selected row is not part of the list"
+    );
+}
+
 #[test]
 fn filter_finds_a_rank_as_shown() {
     let mut model = model();

@@ -285,6 +285,7 @@ fn counters_are_attached_only_while_they_are_shown() {
         parent: None,
         user: "ml".into(),
         command: "python".into(),
+        label: "python".into(),
         rss: 0,
         stopped: false,
         hints: [].into(),

@@ -149,6 +149,7 @@ pub(super) fn people(list: &[(u32, &str, u64)]) -> Vec<Process> {
         pid,
         user: user.into(),
         command: format!("command {pid}"),
+        label: format!("label {pid}"),
         start_time,
         parent: None,
         rss: 0,

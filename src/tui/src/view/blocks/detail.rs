@@ -81,7 +81,10 @@ fn size_text(block: &Block, tells: bool) -> String {
     let long = format!("{size}, {} rounding", units::bytes(rounding));
     match width(&long) <= SIDE - 4 - 5 {
         true => long,
-        false => format!("{size}, {} rounding", units::bytes_short(rounding)),
+        false => {
+            let [size, rounding] = [block.size, rounding].map(units::bytes_short);
+            format!("{size}, {rounding} rounding")
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{HistoryGraph, SECONDS, Spark, used_shares};
 use crate::view::{Screen, badge, history};
 use crate::wrap::width;
+pub(super) use memory::names;
 use texts::Fullness;
 
 /// Marks the selected device where there are several.

@@ -17,7 +17,6 @@ use ratatui::widgets::{Block, Cell, HighlightSpacing, Padding, Paragraph, Row, T
 use super::first_in_view;
 use crate::model::{Model, Process, Target};
 use crate::view::Screen;
-use crate::view::layout::clip;
 use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{MemoryBar, Part};
 use crate::wrap::{width, wrap};
@@ -25,7 +24,13 @@ use columns::{GAP, Shown, fit};
 
 /// Returns the lines of a table with all of its rows: heading, rows, frame.
 pub(super) fn wanted_lines(rows: usize) -> u16 {
-    u16::try_from(rows.max(1)).unwrap_or(u16::MAX).saturating_add(3)
+    needed_lines(rows, true)
+}
+
+/// Returns the lines of a table that shows all of its rows.
+pub(super) fn needed_lines(rows: usize, framed: bool) -> u16 {
+    let rows = u16::try_from(rows.max(1)).unwrap_or(u16::MAX);
+    rows.saturating_add(if framed { 3 } else { 1 })
 }
 
 /// Returns how many lines the table leaves empty below its last row. A framed table keeps its frame.
@@ -37,7 +42,7 @@ pub(super) fn spare(model: &Model, area: Rect) -> u16 {
     };
     let used = match framed(model, area) {
         true => wanted_lines(rows).max(FRAMED),
-        false => wanted_lines(rows) - 2,
+        false => needed_lines(rows, false),
     };
     area.height.saturating_sub(used)
 }
@@ -46,26 +51,12 @@ pub(super) fn spare(model: &Model, area: Rect) -> u16 {
 const FRAMED: u16 = 7;
 
 fn framed(model: &Model, area: Rect) -> bool {
-    area.height >= FRAMED && area.width >= 60 && model.ui.term.height >= 30
+    area.height >= FRAMED && may_be_framed(model, area)
 }
 
-/// Splits an area into the line with the number of hidden devices, empty if none is hidden, and the table below it.
-pub(super) fn below_note(area: Rect, hidden_devices: usize) -> [Rect; 2] {
-    let line = u16::from(hidden_devices > 0 && area.height >= 4);
-    Layout::vertical([Constraint::Length(line), Constraint::Fill(1)]).areas(area)
-}
-
-/// Draws the table below a line with the number of hidden devices.
-pub(super) fn draw_below(screen: &mut Screen<'_>, area: Rect, hidden_devices: usize) {
-    let [line, rest] = below_note(area, hidden_devices);
-    let text = format!(
-        "{} more: ← → or a click on a device selects the next",
-        plural(hidden_devices as u64, "device")
-    );
-    let text = clip(&text, line.width.saturating_sub(1));
-    let style = screen.theme.ink(Ink::Dim);
-    screen.render(Line::from_iter([Span::raw(" "), Span::styled(text, style)]), line);
-    draw(screen, rest);
+/// Checks whether a table of this width has a frame if it is tall enough.
+pub(super) fn may_be_framed(model: &Model, area: Rect) -> bool {
+    area.width >= 60 && model.ui.term.height >= 30
 }
 
 /// Draws the table.

@@ -161,7 +161,7 @@ fn report_of_a_failure_takes_the_free_lines() {
     let step = demo.steps.last_mut().unwrap();
     step.detail = "moe.csv.gz: 827 operations a second.".into();
     step.oom.as_mut().unwrap().report = "out of GPU memory: 24.0 MiB requested; device 79.0 GiB of 80.0 GiB free, \
-        budget 1.0 GiB; reserved 1022.0 MiB, allocated 1006.4 MiB; 15.6 MiB free in cache, largest free block 3.4 MiB; \
+        budget 1.0 GiB; reserved 1022 MiB, allocated 1006 MiB; 15.6 MiB free in cache, largest free block 3.4 MiB; \
         what would have helped: raise the budget by 10.0 MiB, or smaller by 7.4 MiB"
         .into();
     let shown_text = |h| words(&text(&drawn(model.clone(), 60, h, Colors::Mono, false).0), 0);

@@ -37,6 +37,11 @@ fn process(id: ProcessId, pid: u32, label: &str, user: &str, command: &str) -> P
         device_label: label.into(),
         user: user.into(),
         command: command.into(),
+        label: match command.strip_prefix("gpumem-tui ") {
+            Some(words) => words.into(),
+            // The script behind the interpreter.
+            None => command.split(' ').nth(1).unwrap_or_default().into(),
+        },
         job: String::new(),
         rank: None,
         world_size: None,
@@ -164,7 +169,7 @@ pub(in crate::view) fn h100() -> Model {
             severity: Severity::Warning,
             process: Some(server),
             about: Default::default(),
-            text: "4121: 17.1 GiB cached: requests over 512.0 MiB take new memory".into(),
+            text: "4121: 17.1 GiB cached: requests over 512 MiB take new memory".into(),
         },
         Finding {
             severity: Severity::Info,

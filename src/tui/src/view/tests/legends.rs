@@ -42,7 +42,26 @@ fn free_memory_is_the_last_to_leave_a_legend() {
         },
     );
     let screen = text(&drawn(model, 40, 24, Colors::Mono, false).0);
-    assert!(screen.contains("other 70.0  · free 9.5 GiB"), "{screen}");
+    assert!(screen.contains("other 70.0G  · free 9.5G"), "{screen}");
+}
+
+/// Several bars have the same colours, so one line names them.
+#[test]
+fn one_legend_names_the_colours_of_several_devices() {
+    let names = |model: &Model, w, h| {
+        let screen = text(&drawn(model.clone(), w, h, Colors::Mono, false).0);
+        let named = screen.lines().filter(|line| line.contains("▓ cached")).count();
+        (named, screen)
+    };
+    for (w, h) in [(80, 24), (120, 40), (200, 50)] {
+        for model in [fixture::h100(), fixture::several()] {
+            let (named, screen) = names(&model, w, h);
+            assert_eq!(named, 1, "{w}x{h}:\n{screen}");
+        }
+    }
+    let (_, screen) = names(&fixture::several(), 200, 50);
+    let figures = "▇ 27.5 GiB   ▓ 21.7 GiB   ░ 3.1 GiB   ╱ 480 MiB   · 26.9 GiB";
+    assert!(screen.contains(figures), "{screen}");
 }
 
 /// Returns a device most of whose memory belongs to other programs.
@@ -76,17 +95,17 @@ fn largest_part_stays_in_the_legend() {
     };
     let legend = |width| of(3 << 30, width);
     for width in 32..=120 {
-        assert!(legend(width).contains("other 69.0"), "{width}: {}", legend(width));
+        assert!(legend(width).contains("░ other 69.0"), "{width}: {}", legend(width));
     }
-    // A short name is better than a missing figure.
+    // A short unit is better than a missing figure, and so is a short name.
     assert!(
-        legend(60).contains("▇ alloc 3.0  ▓ cached 4.0  ░ other 69.0  · free 3.5 GiB"),
+        legend(60).contains("▇ alloc 3.0G  ▓ cached 4.0G  ░ other 69.0G  · free 3.5G"),
         "{}",
         legend(60)
     );
     // The choice does not change with what a program allocates.
     assert!(
-        of(1 << 30, 60).contains("▇ alloc 1.0  ▓ cached 6.0"),
+        of(1 << 30, 60).contains("▇ alloc 1.0G  ▓ cached 6.0G"),
         "{}",
         of(1 << 30, 60)
     );
@@ -120,10 +139,15 @@ fn timeline_legend_keeps_the_largest_part() {
     model.ui.view = View::Timeline;
     for width in 20..=120 {
         let screen = text(&drawn(model.clone(), width, 20, Colors::Mono, false).0);
-        let line = screen.lines().find(|line| line.contains("░ other 69.0G"));
+        let line = screen.lines().find(|line| line.contains("░ other 69.0"));
         let line = line.unwrap_or_else(|| panic!("{width}:\n{screen}"));
-        for (swatch, entries) in [('▇', ["▇ alloc 3.0G", "▇ allocated 3.0G"]), ('▓', ["▓ cached 4.0G"; 2])] {
-            let whole = !line.contains(swatch) || entries.iter().any(|entry| line.contains(entry));
+        for (swatch, entries) in [('▇', ["▇ alloc 3.0", "▇ allocated 3.0"]), ('▓', ["▓ cached 4.0"; 2])] {
+            let written = |entry: &&str| {
+                ["G", " GiB", "  "]
+                    .iter()
+                    .any(|unit| line.contains(&format!("{entry}{unit}")))
+            };
+            let whole = !line.contains(swatch) || entries.iter().any(written);
             assert!(whole, "{width}: {line}");
         }
     }
@@ -143,13 +167,13 @@ fn small_parts_have_a_unit_of_their_own() {
     for (memory, used, legend) in [
         (
             simulated(195, 261),
-            "456.0 MiB of 80.0 GiB published",
-            "▇ allocated 195.0M   ▓ cached 261.0M   · not published 79.6G",
+            "456 MiB of 80.0 GiB published",
+            "▇ allocated 195 MiB   ▓ cached 261 MiB   · not published 79.6 GiB",
         ),
         (
             simulated(700, 324),
             "1.0 of 80.0 GiB published",
-            "▇ allocated 0.7   ▓ cached 0.3   · not published 79.0 GiB",
+            "▇ allocated 700 MiB   ▓ cached 324 MiB   · not published 79.0 GiB",
         ),
         (
             simulated(0, 0),

@@ -65,7 +65,8 @@ fn timeline_without_publishers_says_events_are_unknown() {
 #[test]
 fn unknown_names_are_shown_as_question_marks() {
     let mut model = fixture::h100();
-    (model.live.processes[2].command, model.live.processes[2].user) = Default::default();
+    let process = &mut model.live.processes[2];
+    (process.label, process.command, process.user) = Default::default();
     for (width, unknown) in [(80, "    6011  ?  "), (200, "    6011  ?         ?  ")] {
         let screen = text(&drawn(model.clone(), width, 50, Colors::Mono, false).0);
         assert!(screen.contains(unknown), "{screen}");
@@ -233,16 +234,16 @@ fn long_sentences_take_the_tables_empty_lines() {
     let full = |lines: &[String]| lines.iter().filter(|line| line.contains("word")).count();
     let crowded = lines(&model);
     assert_eq!(
-        crowded[21],
+        crowded[20],
         format!(" ! {}…  m +1 more", &words(80)[..64]),
         "{crowded:#?}"
     );
-    assert_eq!((full(&crowded), &crowded[23][..]), (3, &format!("   {}", words(5))[..]));
+    assert_eq!((full(&crowded), &crowded[22][..]), (3, &format!("   {}", words(5))[..]));
     model.rows = vec![0];
     let alone = lines(&model);
-    assert_eq!(full(&alone), 4, "two lines each: {alone:#?}");
+    assert_eq!(full(&alone), 5, "three lines and two: {alone:#?}");
     assert!(
-        alone[20].ends_with("…  m +1 more") && alone[21].starts_with(" i word") && alone[23].contains("q quit"),
+        alone[19].ends_with("…  m more") && alone[21].starts_with(" i word") && alone[23].contains("q quit"),
         "{alone:#?}"
     );
     let above = |lines: &[String]| lines[..17].join("\n");

@@ -30,7 +30,12 @@ fn rows_name_their_gpu_at_80_columns() {
     (model.live.processes[1].id.device, model.live.processes[1].device_label) = (second.key, second.label.clone());
     model.live.devices.push(second);
     let drawn = at_80x24(&model);
-    let rows = ["     PID  GPU  JOB/", "    4121    0  serve", "    5570   12  pyth"].map(|row| drawn.contains(row));
+    let rows = [
+        "     PID  GPU  JOB/",
+        "    4121    0  serve",
+        "    5570   12  train.py ",
+    ]
+    .map(|row| drawn.contains(row));
     assert_eq!(rows, [true; 3], "{drawn}");
     assert!(drawn.contains("FRAG") && !drawn.contains("DEVICE"), "{drawn}");
 }
@@ -41,6 +46,7 @@ fn replays_are_distinguished_by_their_jobs() {
     let mut model = fixture::h100();
     for (process, trace) in model.live.processes.iter_mut().zip(["moe", "gan"]) {
         process.command = "gpumem-tui demo replay --headless --json --steer --parent 77 --device sim".into();
+        process.label = "demo replay".into();
         process.job = format!("replay torch211_{trace}.csv.gz");
     }
     for (w, h) in SIZES {
@@ -89,11 +95,11 @@ fn ranks_are_shown_without_a_job() {
     }
     let report = crate::report::text(&model, 80);
     assert!(
-        report.contains(" rank 3 pyth") && report.contains(" rank 12 pyth"),
+        report.contains(" rank 3 serve.py ") && report.contains(" rank 12 train.py "),
         "{report}"
     );
     model.ui.view = View::Blocks;
-    assert!(at_80x24(&model).contains("GPU 0: rank 3 python"));
+    assert!(at_80x24(&model).contains("GPU 0: rank 3 serve.py"));
 }
 
 /// No process publishes, so every other column would hold dashes.
@@ -148,13 +154,49 @@ fn number_of_rows_out_of_view_is_shown() {
     many(&mut model, 20);
     model.ui.process = model.live.processes.last().map(|p| p.id);
     let few = at_80x24(&model);
-    assert!(few.contains(" 15-20 of 20\n"), "{few}");
+    assert!(few.contains(" 6-20 of 20\n"), "{few}");
     many(&mut model, 200);
     let whole = at_80x24(&fixture::h100());
     assert!(!whole.contains(" of 4"), "{whole}");
     (model.ui.filter.text, model.ui.process) = ("serve".into(), None);
     let filtered = text(&drawn(model, 120, 40, Colors::Mono, false).0);
     assert!(filtered.contains("200 of 200 match \"serve\", 1-"), "{filtered}");
+}
+
+/// Findings, devices, notices and messages have what the table leaves.
+#[test]
+fn half_of_the_screen_is_for_the_table() {
+    let mut model = fixture::h100();
+    many(&mut model, 200);
+    model.live.findings = (0..9)
+        .map(|n| Finding {
+            severity: Severity::Warning,
+            process: None,
+            about: About::Machine,
+            text: format!(
+                "finding {n} has a long text, which would take several lines of the screen if it could have them"
+            ),
+        })
+        .collect();
+    let card = model.live.devices[0].clone();
+    for devices in [1, 2, 8, 16, 100] {
+        let numbered = |n| Device {
+            key: DeviceKey::Uuid([n; 16]),
+            ..card.clone()
+        };
+        model.live.devices = (0..devices).map(numbered).collect();
+        for width in [40, 80, 120, 200] {
+            for height in 10..=60 {
+                let (buffer, hits) = drawn(model.clone(), width, height, Colors::Mono, false);
+                let framed = text(&buffer).contains(" rows ─");
+                let lines = hits.page + if framed { 3 } else { 1 };
+                assert!(
+                    lines >= (height - 1).div_ceil(2),
+                    "{devices} devices, {width}x{height}: {lines} lines"
+                );
+            }
+        }
+    }
 }
 
 /// The second click of a double click must hit the same row.

@@ -59,12 +59,12 @@ fn contexts_on_other_cards_are_shown() {
     for (width, height, beside) in [(80, 24, 0), (120, 40, 6), (200, 50, 7)] {
         let screen = at(&model, width, height);
         assert!(screen.contains(below), "{screen}");
-        assert_eq!(screen.matches("also on GPU 0: 512.0 MiB").count(), beside, "{screen}");
+        assert_eq!(screen.matches("also on GPU 0: 512 MiB").count(), beside, "{screen}");
     }
     let one = opened(eight(), |processes| processes.truncate(9));
     let screen = at(&one, 80, 24);
     assert!(
-        screen.contains("GPU 0 also holds 512.0 MiB of rank 1, which uses another device."),
+        screen.contains("GPU 0 also holds 512 MiB of rank 1, which uses another device."),
         "{screen}"
     );
     let three = at(&opened(eight(), |processes| processes.truncate(11)), 80, 24);

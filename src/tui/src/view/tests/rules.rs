@@ -312,7 +312,13 @@ fn figures_of_the_legend_add_up_to_the_device() {
     let (buffer, _) = drawn(fixture::h100(), 120, 40, Colors::Mono, false);
     let text = text(&buffer);
     let line = text.lines().find(|l| l.contains("allocated")).unwrap();
-    let figures: f64 = line.split_whitespace().filter_map(|w| w.parse::<f64>().ok()).sum();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let figure = |two: &[&str]| match two[1] {
+        "GiB" => two[0].parse::<f64>().ok(),
+        "MiB" => two[0].parse::<f64>().ok().map(|mib| mib / 1024.0),
+        _ => None,
+    };
+    let figures: f64 = words.windows(2).filter_map(figure).sum();
     assert!((figures - 79.6).abs() < 0.25, "{figures}: {line}");
 }
 
@@ -333,7 +339,8 @@ fn utilization_is_spelled_out_where_it_fits() {
 #[test]
 fn control_characters_in_names_are_not_drawn() {
     let mut model = fixture::h100();
-    model.live.processes[0].command = "a\u{1b}[31mb\u{202e}c\n日本語".repeat(40);
+    let hostile = "a\u{1b}[31mb\u{202e}c\n日本語".repeat(40);
+    (model.live.processes[0].label, model.live.processes[0].command) = (hostile.clone(), hostile);
     model.live.processes[0].user = "\u{7}".into();
     for view in [View::Overview, View::Blocks] {
         model.ui.view = view;

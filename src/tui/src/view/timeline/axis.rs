@@ -24,25 +24,36 @@ pub(super) fn split(chart: Rect) -> [Rect; 2] {
     Layout::horizontal([Constraint::Length(axis), Constraint::Min(0)]).areas(chart)
 }
 
-/// Returns the bytes at the top of the axis.
-pub(super) fn top_of(most: u64, total: u64) -> u64 {
+/// Returns the bytes at the top of an axis that leaves out the memory of others, in which what is left may be little of a
+/// device: a round figure above the most that is shown.
+pub(super) fn top_above(most: u64, total: u64) -> u64 {
     if most == 0 {
         return total.max(1);
     }
     ceiling(most.saturating_add(most / 16)).min(total.max(1)).max(1)
 }
 
-/// Returns the number of steps that divide an axis into round figures. A quarter of 3 GiB is not round.
-fn memory_steps(top: u64, height: u16) -> u64 {
-    match (height >= 12, top.is_multiple_of(3) && (top / 3).is_power_of_two()) {
-        (true, true) => 3,
-        (true, false) => 4,
-        _ => 2,
+/// Returns the figures of an axis with their lines, from the top down: its end, and round figures below it, at least two lines
+/// apart. A figure stands on the line whose upper edge is at its height; 0 stands on the last line.
+fn ticks(top: u64, height: u16) -> Vec<(u64, u16)> {
+    let parts = if height >= 12 { 3 } else { 2 };
+    let step = 1 << (top / parts).max(1).ilog2();
+    let line = |bytes: u64| {
+        let below = u128::from(height) * u128::from(top - bytes) / u128::from(top.max(1));
+        (below as u16).min(height.saturating_sub(1))
+    };
+    let mut ticks = vec![(top, 0)];
+    for bytes in (1..=top / step).rev().map(|n| n * step).filter(|&bytes| bytes < top) {
+        let line = line(bytes);
+        if line + 1 < height && ticks.last().is_some_and(|last| last.1 + 2 <= line) {
+            ticks.push((bytes, line));
+        }
     }
+    ticks.push((0, height.saturating_sub(1)));
+    ticks
 }
 
-/// Grid lines across a chart, at quarters, thirds or halves of its height. Wide charts have the bytes of each line at the
-/// left.
+/// Grid lines across a chart, at its end and at round figures. Wide charts have the bytes of each line at the left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryAxis {
     /// Colours and glyphs.
@@ -59,19 +70,13 @@ impl Widget for MemoryAxis {
         }
         let [axis, plot] = split(area);
         let dim = self.theme.ink(Ink::Dim);
-        let steps = memory_steps(self.top, area.height);
-        for step in 0..=steps {
-            // A label stands on the line whose upper edge is at its figure; 0 stands on the last line.
-            let y = u64::from(area.height) * (steps - step) / steps;
-            let y = area.y + y.min(u64::from(area.height - 1)) as u16;
-            let label = match step {
-                0 => "0".to_owned(),
-                _ => units::bytes_short(self.top / steps * step),
-            };
+        for (bytes, line) in ticks(self.top, area.height) {
+            let y = area.y + line;
+            let label = units::bytes_short(bytes);
             let spans = [Span::styled(label, dim), Span::raw(" "), Span::styled("┤", dim)];
             let [axis, plot] = [axis, plot].map(|area| Rect { y, height: 1, ..area });
             Line::from_iter(spans).right_aligned().render(axis, buf);
-            if step > 0 {
+            if bytes > 0 {
                 Span::styled("┈".repeat(plot.width.into()), dim).render(plot, buf);
             }
         }
@@ -156,10 +161,10 @@ mod tests {
                     "     0 ┤                                  ",
                 ],
             ),
-            (MONO, 8 << 30, (10, 3), &["┈┈┈┈┈┈┈┈┈┈", "┈┈┈┈┈┈┈┈┈┈", "          "]),
+            (MONO, 8 << 30, (10, 3), &["┈┈┈┈┈┈┈┈┈┈", "          ", "          "]),
             (ASCII, 1, (4, 1), &["┈┈┈┈"]),
-            (COLOUR, 0, (4, 2), &["┈┈┈┈", "┈┈┈┈"]),
-            (COLOUR, u64::MAX, (4, 2), &["┈┈┈┈", "┈┈┈┈"]),
+            (COLOUR, 0, (4, 2), &["    ", "    "]),
+            (COLOUR, u64::MAX, (4, 2), &["┈┈┈┈", "    "]),
             (COLOUR, 8, (0, 0), &[]),
             (COLOUR, 8, (0, 3), &[]),
             (COLOUR, 8, (60, 0), &[]),
@@ -225,26 +230,42 @@ mod tests {
     }
 
     #[test]
-    fn axis_of_an_unused_device_ends_at_its_total() {
-        assert_eq!(top_of(0, 80 << 30), 80 << 30);
-        assert_eq!(top_of(3 << 30, 80 << 30), 4 << 30);
-        assert_eq!(top_of(80 << 30, 80 << 30), 80 << 30);
+    fn axis_without_the_memory_of_others_ends_above_what_is_left() {
+        assert_eq!(top_above(0, 80 << 30), 80 << 30);
+        assert_eq!(top_above(3 << 30, 80 << 30), 4 << 30);
+        assert_eq!(top_above(80 << 30, 80 << 30), 80 << 30);
     }
 
-    /// A label's figure is the height of its line.
     #[test]
-    fn memory_axis_has_round_steps() {
-        for power in 10..40 {
-            for top in [1u64 << power, 3 << (power - 1)] {
-                let steps = memory_steps(top, 20);
-                let exact = |step: u64| {
-                    let label = units::bytes_short(top / steps * step);
-                    let (figure, unit) = label.split_at(label.len() - 1);
-                    let shift = "KMGT".find(unit).map_or(0, |at| 10 * (at as u32 + 1));
-                    let figure: f64 = if shift == 0 { label.parse() } else { figure.parse() }.unwrap();
-                    (figure * (1u64 << shift) as f64) as u64 == top / steps * step
-                };
-                assert!((1..=steps).all(exact), "{top}");
+    fn axis_has_its_end_and_round_figures() {
+        let labels = |top, height| -> Vec<String> {
+            ticks(top, height)
+                .into_iter()
+                .map(|(bytes, _)| units::bytes_short(bytes))
+                .collect()
+        };
+        const M: u64 = 1 << 20;
+        for (top, height, expected) in [
+            (81_559 * M, 20, &["79.6G", "64.0G", "48.0G", "32.0G", "16.0G", "0"][..]),
+            (81_559 * M, 6, &["79.6G", "32.0G", "0"]),
+            // 128 GiB would touch the end.
+            (141 << 30, 20, &["141.0G", "96.0G", "64.0G", "32.0G", "0"]),
+            (24 << 30, 20, &["24.0G", "16.0G", "8.0G", "0"]),
+            (8 << 30, 20, &["8.0G", "6.0G", "4.0G", "2.0G", "0"]),
+            (3 << 30, 20, &["3.0G", "2.0G", "1.0G", "0"]),
+            (384 * M, 20, &["384M", "256M", "128M", "0"]),
+            (1, 20, &["1", "0"]),
+            (u64::MAX, 3, &["16.0E", "0"]),
+        ] {
+            assert_eq!(labels(top, height), expected, "{top} on {height} lines");
+        }
+        for top in [0, 1, 2, 3, 81_559 * M, u64::MAX] {
+            for height in 1..60 {
+                let lines: Vec<u16> = ticks(top, height).into_iter().map(|(_, line)| line).collect();
+                assert!(
+                    lines.is_sorted() && lines.iter().all(|line| *line < height),
+                    "{top}: {lines:?}"
+                );
             }
         }
     }

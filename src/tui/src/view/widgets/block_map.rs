@@ -16,7 +16,7 @@ use crate::wrap::width;
 pub(in crate::view) use cells::{LOOKS, LookCounts, ink_of, sign};
 use gpumem_text::units;
 
-/// Columns of a label: `7f2a4c000000 512.0M `.
+/// Columns of a label: `7f2a4c000000 1023.9G `.
 const LABEL: u16 = 21;
 /// The narrowest map that has labels.
 const LABELLED: u16 = 60;

@@ -5,7 +5,6 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
-use super::axis::ceiling;
 use super::graph::StackedGraph;
 use crate::model::{Device, Partition, SECOND};
 use crate::view::theme::{Ink, Theme};
@@ -19,7 +18,7 @@ const AXIS: u16 = 7;
 /// The layers of the stack, from the bottom up.
 const LAYERS: [Ink; 3] = [Ink::Allocated, Ink::Cached, Ink::Other];
 
-/// The last minute of a device's memory. The axis ends at the device's total, or at a lower round figure if little is in use.
+/// The last minute of a device's memory. The axis ends at the device's total, so that a full device looks full and another does not.
 ///
 /// The area stays blank if it is too small for a graph or the device has no samples.
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +43,7 @@ impl Widget for HistoryGraph<'_> {
         let [chart, times] = Layout::vertical([Constraint::Min(0), Constraint::Length(times)]).areas(chart);
         let scale = Scale::new(chart.width);
         let columns = columns(self.device, scale);
-        let most = columns.iter().flatten().map(|m| m.used()).max().unwrap_or(0);
-        let total = columns.iter().flatten().map(|m| m.total).max().unwrap_or(0).max(1);
-        // A small use of a large device would be a line at the bottom. Without any use the axis ends at the total.
-        let top = if (1..total / 4).contains(&most) {
-            ceiling(most.saturating_add(most / 4)).min(total)
-        } else {
-            total
-        };
+        let top = columns.iter().flatten().map(|m| m.total).max().unwrap_or(0).max(1);
         for (text, y) in [
             (units::bytes_short(top), chart.top()),
             ("0".to_owned(), chart.bottom() - 1),
@@ -245,15 +237,15 @@ mod tests {
                     "       60 s ago         now",
                 ],
             ),
-            // A small use of a large device lowers the top of the axis.
+            // A small use of a large device looks small.
             (
                 COLOUR,
                 &small,
                 (27, 3),
                 &[
-                    "    12 ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈▄",
-                    "                          █",
-                    "     0                    █",
+                    "   100 ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈",
+                    "                           ",
+                    "     0                    ▂",
                 ],
             ),
             (COLOUR, &large, (18, 4), &[]),

@@ -12,7 +12,7 @@ use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
 use gpumem_text::units;
 
-/// Columns of a label: `7f2a4c000000 512.0M `.
+/// Columns of a label: `7f2a4c000000 1023.9G `.
 const LABEL: u16 = 21;
 /// The narrowest map that has labels.
 const LABELLED: u16 = 60;

@@ -72,16 +72,20 @@ fn rounding_is_shown_beside_the_size_and_fits() {
         size.next().map(|(_, text)| text).unwrap_or_default()
     };
     let (held, size) = (BlockState::Allocated, 704 << 20);
-    assert_eq!(shown_text(size, size - 8, held), "704.0 MiB, 8 B rounding");
-    assert_eq!(shown_text(size, size, held), "704.0 MiB");
-    assert_eq!(shown_text(size, 0, BlockState::Free), "704.0 MiB");
+    assert_eq!(shown_text(size, size - 8, held), "704 MiB, 8 B rounding");
+    assert_eq!(shown_text(size, size, held), "704 MiB");
+    assert_eq!(shown_text(size, 0, BlockState::Free), "704 MiB");
     assert_eq!(
         shown_text(size, size + 8, held),
-        "704.0 MiB",
+        "704 MiB",
         "the first piece has the request of all pieces"
     );
-    let longest = shown_text((1 << 30) - (100 << 10), (1 << 30) - (1100 << 10), held);
-    assert_eq!(longest, "1023.9 MiB, 1000.0K rounding");
+    let longest = shown_text(
+        (1023 << 30) + (900 << 20),
+        (1023 << 30) + (899 << 20) + (24 << 10),
+        held,
+    );
+    assert_eq!(longest, "1023.9 GiB, 1000 KiB rounding");
     assert!(width("size ") + width(&longest) <= SIDE - 4, "{longest}");
 }
 

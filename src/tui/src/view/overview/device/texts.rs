@@ -5,7 +5,7 @@ use gpumem_probe::Reading;
 use crate::model::{Basis, Device, DeviceState};
 use crate::view::layout::clip;
 use crate::wrap::width;
-use gpumem_text::units::{self, gib};
+use gpumem_text::units::{self, Form};
 
 /// Returns the facts about a device besides its memory, in at most `room` columns. Only wide screens have its PCI address.
 pub(super) fn facts(device: &Device, room: u16, wide: bool) -> String {
@@ -48,11 +48,9 @@ pub(super) fn used(device: &Device) -> Option<String> {
         Basis::Driver => (memory.used(), "used"),
         Basis::Publishers => (memory.reserved(), "published"),
     };
-    let total = units::bytes(memory.total);
-    let same_unit = total.ends_with("GiB") && (used == 0 || used >= 1 << 30);
-    let used = if same_unit { gib(used) } else { units::bytes(used) };
+    let amounts = Form::of_total(used, memory.total);
     let share = used_share(device).map_or(String::new(), |share| format!(", {share}"));
-    Some(format!("{used} of {total} {what}{share}"))
+    Some(format!("{amounts} {what}{share}"))
 }
 
 /// How full a device is.

@@ -25,6 +25,8 @@ pub(super) enum Shown {
     Peak,
     /// A bar of its share of the device.
     Bar,
+    /// The whole command line.
+    CommandLine,
 }
 
 /// A column with its least width and its drop rank: the highest is dropped first, 0 never.
@@ -34,24 +36,25 @@ struct Spec {
     drop_rank: u8,
 }
 
-const SPECS: [Spec; 17] = [
+const SPECS: [Spec; 18] = [
     spec(Shown::Of(Column::Pid), 7, 0),
     spec(Shown::Device, 7, 4),
     spec(Shown::Of(Column::User), 8, 7),
     spec(Shown::Of(Column::Command), COMMAND, 0),
-    spec(Shown::Job, 10, 13),
+    spec(Shown::Job, 10, 10),
     spec(Shown::Bar, 18, 9),
     spec(Shown::Of(Column::Nvml), 7, 0),
     spec(Shown::Of(Column::Reserved), 9, 5),
     spec(Shown::Of(Column::Allocated), 7, 1),
-    spec(Shown::Requested, 10, 11),
-    spec(Shown::Peak, 7, 10),
+    spec(Shown::Requested, 10, 13),
+    spec(Shown::Peak, 7, 12),
     spec(Shown::Of(Column::Cached), 7, 1),
     spec(Shown::Of(Column::Fragmentation), 5, 3),
     spec(Shown::Of(Column::LargestFree), 13, 6),
     spec(Shown::Of(Column::Managed), 8, 1),
     spec(Shown::Of(Column::Ooms), 5, 8),
     spec(Shown::Of(Column::State), 14, 2),
+    spec(Shown::CommandLine, 24, 11),
 ];
 
 /// Replaces the column of devices before that is dropped.
@@ -71,6 +74,8 @@ pub(super) const GAP: u16 = 2;
 const EXTRA: u8 = 7;
 /// Extra columns are shown only if command and state have this much more than their least width.
 const TEXT_SLACK: u16 = 18;
+/// The command line is shown only if the command has this much more than its least width: most labels are whole then.
+const NAME_SLACK: u16 = 10;
 /// The least width of the command where there is room.
 const COMMAND: u16 = 14;
 /// Its least width beside NVML's figure: the width of its heading, or of the longest state before it if a row has an
@@ -88,6 +93,7 @@ impl Shown {
             Shown::Requested => "REQUESTED",
             Shown::Peak => "PEAK",
             Shown::Bar => "OF DEVICE",
+            Shown::CommandLine => "COMMAND LINE",
         }
     }
 
@@ -105,7 +111,11 @@ impl Shown {
     pub(super) fn is_text(self) -> bool {
         matches!(
             self,
-            Shown::Of(Column::User | Column::Command | Column::State) | Shown::Device | Shown::Job | Shown::Bar
+            Shown::Of(Column::User | Column::Command | Column::State)
+                | Shown::Device
+                | Shown::Job
+                | Shown::Bar
+                | Shown::CommandLine
         )
     }
 
@@ -163,6 +173,7 @@ fn widen(model: &Model, columns: &mut [(Shown, u16)], mut spare: u16) {
         (Shown::Of(Column::User), 16),
         (Shown::Of(Column::Command), 100),
         (Shown::Of(Column::State), 100),
+        (Shown::CommandLine, 200),
     ] {
         let Some((_, wide)) = columns.iter_mut().find(|c| c.0 == shown) else {
             continue;
@@ -199,8 +210,6 @@ struct Listed<'a> {
     multi_device: bool,
     /// Every device can be identified by its number alone.
     numbered: bool,
-    /// No process has figures and there are several devices: the device says more than columns of dashes.
-    no_figures: bool,
     /// A process has ended or is stopped, which its row must show.
     unusual: bool,
 }
@@ -215,24 +224,20 @@ impl Listed<'_> {
             counted: model.counted(),
             multi_device: several_devices && uses_several(model),
             numbered: model.listed().all(numbered),
-            no_figures: several_devices && model.listed().all(|p| p.figures.is_none()),
             unusual: model.listed().any(|p| !p.runs_as_usual()),
         }
     }
 
-    /// Returns the columns that may be shown. A column that would hold only dashes is left out to save space.
+    /// Returns the columns that may be shown: those with a value in any row, and the one that rows are sorted by.
     fn candidates(&self) -> Vec<&'static Spec> {
-        let managed = self
-            .model
-            .listed()
-            .any(|p| p.managed.value().is_some_and(|sums| sums.bytes > 0));
-        let jobs = self.model.listed().any(|p| !p.job_text().is_empty());
+        let model = self.model;
         let tells = |s: &&Spec| match s.shown {
-            Shown::Device => self.several_devices,
-            Shown::Of(Column::Managed) => managed,
-            Shown::Job => jobs,
-            Shown::Of(Column::Nvml) => self.counted,
-            _ => true,
+            Shown::Of(column) => column == model.order() || model.has_values(column),
+            Shown::Requested | Shown::Peak => model.has_values(Column::Allocated),
+            Shown::Bar => model.has_values(Column::Nvml) || model.has_values(Column::Reserved),
+            Shown::Device | Shown::Gpu => self.several_devices,
+            Shown::Job => model.listed().any(|p| !p.job_text().is_empty()),
+            Shown::CommandLine => model.listed().any(|p| p.command != p.label),
         };
         SPECS.iter().filter(tells).collect()
     }
@@ -254,10 +259,10 @@ impl Listed<'_> {
     /// Returns the drop rank of a column, which may differ from [`Spec::drop_rank`].
     fn drop_rank(&self, spec: &Spec) -> u8 {
         match spec.shown {
+            Shown::Of(column) if column == self.model.order() => 0,
             Shown::Device if self.numbered => GPU.drop_rank,
             Shown::Device | Shown::Gpu if self.multi_device => 1,
             Shown::Of(Column::State) if self.unusual => 1,
-            Shown::Of(Column::Allocated | Column::Cached | Column::Fragmentation) if self.no_figures => 5,
             Shown::Of(Column::Allocated | Column::Cached) if self.unusual => 2,
             Shown::Of(Column::Reserved) if !self.counted => 1,
             _ => spec.drop_rank,
@@ -270,11 +275,12 @@ impl Listed<'_> {
             .filter(|&i| self.drop_rank(specs[i]) > 0)
             .max_by_key(|&i| self.drop_rank(specs[i]))
         {
-            // Extra columns must leave space for command and state; the others need only fit.
-            let slack = if self.drop_rank(specs[dropped]) >= EXTRA {
-                TEXT_SLACK
-            } else {
-                0
+            // Extra columns must leave space for command and state, and the command line for whole names; the others need only
+            // fit.
+            let slack = match specs[dropped].shown {
+                Shown::CommandLine => NAME_SLACK,
+                _ if self.drop_rank(specs[dropped]) >= EXTRA => TEXT_SLACK,
+                _ => 0,
             };
             if self.needed(specs) + slack <= room {
                 break;

@@ -17,6 +17,7 @@ pub(super) fn text(process: &Process, (shown, room): (Shown, u16), columns: &[(S
         Shown::Of(Column::State) => state_in(process, room),
         Shown::Of(Column::Command) => name_in(process, room, has_jobs(columns), &name_prefix(process, columns)),
         Shown::Of(Column::Managed) if width(&text) > room => managed_size(&process.managed),
+        Shown::CommandLine => known(words::command_in(&process.command, room.into())),
         Shown::Job => process.job_in(room.into(), ELLIPSIS),
         _ => text,
     };
@@ -54,21 +55,19 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
             Some(share) => (units::percent(share), Ink::Plain),
             None => ("-".to_owned(), Ink::Dim),
         },
-        Shown::Of(Column::LargestFree) => match figures {
-            // In an incomplete map 0 does not mean that nothing is free.
-            Some(f) if !f.mapped || (f.largest_free == 0 && !f.complete) => ("-".to_owned(), Ink::Dim),
-            _ => {
-                let (text, ink) = bytes(|f| f.largest_free);
-                (bound(text), ink)
-            }
-        },
+        Shown::Of(Column::LargestFree) if !process.has(Column::LargestFree) => ("-".to_owned(), Ink::Dim),
+        Shown::Of(Column::LargestFree) => {
+            let (text, ink) = bytes(|f| f.largest_free);
+            (bound(text), ink)
+        }
         Shown::Of(Column::Ooms) => match figures.map(|f| f.ooms) {
             Some(0) => ("0".to_owned(), Ink::Dim),
             Some(n) => (units::count_short(n), Ink::Warning),
             None => ("-".to_owned(), Ink::Dim),
         },
         Shown::Of(Column::State) => state(process),
-        // The bar is drawn elsewhere, and the command depends on the width: `name_in`.
+        Shown::CommandLine => (words::program(&process.command).to_owned(), Ink::Dim),
+        // The bar is drawn elsewhere, and the name depends on the width: `name_in`.
         Shown::Bar | Shown::Of(Column::Command) => (String::new(), Ink::Plain),
     }
 }
@@ -176,12 +175,12 @@ fn name_prefix(process: &Process, columns: &[(Shown, u16)]) -> String {
     }
 }
 
-/// Returns the name of a process in `room` columns, behind `lead`: its command if jobs have a column of their own, else its
-/// job if it has one.
+/// Returns the name of a process in `room` columns, behind `lead`: its label if jobs have a column of their own, else its job
+/// if it has one.
 pub(super) fn name_in(process: &Process, room: u16, job_shown: bool, lead: &str) -> String {
     let room = usize::from(room.saturating_sub(width(lead)));
     let name = match job_shown {
-        true => words::command_in(&process.command, room),
+        true => process.label.clone(),
         false => process.name_in(room, ELLIPSIS),
     };
     format!("{lead}{}", known(name))

@@ -30,7 +30,7 @@ impl Note {
     }
 }
 
-/// Returns where else a rank has memory: `also on GPU 0: 512.0 MiB`.
+/// Returns where else a rank has memory: `also on GPU 0: 512 MiB`.
 fn elsewhere(rank: &Rank) -> Option<String> {
     let there = rank.elsewhere.iter().map(|there| match there.bytes {
         Some(size) => format!("{}: {}", there.device_label, bytes(size)),

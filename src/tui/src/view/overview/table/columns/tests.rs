@@ -49,3 +49,52 @@ fn headings_fit_and_some_columns_are_never_dropped() {
         );
     }
 }
+
+/// No process publishes: only NVML's figures are known.
+#[test]
+fn column_of_dashes_is_left_out_unless_rows_are_sorted_by_it() {
+    let mut model = fixture::h100();
+    model.live.processes.iter_mut().for_each(|p| p.figures = None);
+    let at = |model: &Model, room| titles(&fit(model, room, false));
+    let known = ["PID", "USER", "COMMAND", "OF DEVICE", "NVML", "STATE", "COMMAND LINE"];
+    assert_eq!(
+        at(&model, 200)
+            .iter()
+            .filter(|title| **title != "JOB")
+            .copied()
+            .collect::<Vec<_>>(),
+        known
+    );
+    model.ui.sort.column = Column::Cached;
+    for room in [200, 80, 60] {
+        let titles = at(&model, room);
+        assert!(
+            titles.contains(&"CACHED") && !titles.contains(&"ALLOC"),
+            "{room}: {titles:?}"
+        );
+    }
+    model.ui.kept.columns.insert(Column::Allocated);
+    assert!(at(&model, 200).contains(&"ALLOC"));
+}
+
+/// Whether a row has a value is asked of the model, and the dash is drawn by the view.
+#[test]
+fn dash_stands_for_a_value_that_the_process_does_not_have() {
+    let models = [
+        fixture::h100(),
+        fixture::several(),
+        fixture::simulated(),
+        fixture::failing(),
+    ];
+    let mut dashes = 0;
+    for process in models.iter().flat_map(Model::listed) {
+        for column in Column::ALL {
+            let (text, _) = row::value(process, Shown::Of(column));
+            // MANAGED is 0 where there is none.
+            let dash = text == "-" || (column == Column::Managed && text == "0");
+            assert_eq!(!dash, process.has(column), "{column:?} of {}", process.pid);
+            dashes += usize::from(dash);
+        }
+    }
+    assert!(dashes > 0);
+}
