@@ -13,7 +13,7 @@ use crate::conf::{Segments, allocator_config, has_only_publishing_options};
 use crate::error::DemoError;
 use crate::gpu::{self, Kernels};
 use crate::pattern::Checked;
-use crate::protocol::{OutOfMemory, Phase, Stats};
+use crate::protocol::{MapBlock, OutOfMemory, Phase, Stats};
 use crate::sim_pattern;
 use crate::uvm::BLOCK;
 
@@ -336,6 +336,21 @@ impl Lab {
             allocated: all.allocated_bytes.current,
             reserved: all.reserved_bytes.current,
         }
+    }
+
+    /// Returns the allocator's blocks by address.
+    pub(crate) fn map(&self) -> Result<Vec<MapBlock>, DemoError> {
+        let snapshot = self.allocator.snapshot().map_err(while_doing("reading the blocks"))?;
+        let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
+        let mut map: Vec<MapBlock> = blocks
+            .map(|block| MapBlock {
+                addr: block.address,
+                size: block.size,
+                free: !block.state.active(),
+            })
+            .collect();
+        map.sort_unstable_by_key(|block| block.addr);
+        Ok(map)
     }
 
     /// Returns the current figures.

@@ -75,6 +75,8 @@ pub struct Start {
     pub budget: Option<u64>,
     /// Number of steps, or of passes of a replay; 0 means that it runs until told to quit.
     pub steps: u64,
+    /// Bytes of addresses that the maps of all steps cover together, as planned; `None` if it reports no maps.
+    pub map_bytes: Option<u64>,
     /// When the demo goes on. `None` for an older demo that does not say, or a kind that this reader does not know.
     #[serde(deserialize_with = "known_kind")]
     pub kind: Option<Kind>,
@@ -124,6 +126,10 @@ pub struct Step {
     pub id: String,
     /// The title, in one line.
     pub title: String,
+    /// The figures that matter in this step, in one line; empty if it has none.
+    pub headline: String,
+    /// What the step shows, in one sentence; empty if `detail` says all.
+    pub summary: String,
     /// What was done and what it shows, in sentences.
     pub detail: String,
     /// The allocator's figures after the step.
@@ -140,6 +146,20 @@ pub struct Step {
     pub halted: bool,
     /// What was measured in the step, before and after a fix. Only demos of managed memory measure.
     pub measures: Vec<Measure>,
+    /// The allocator's blocks after the step, by address. Addresses between them have no memory. Empty if the demo reports no maps.
+    pub map: Vec<MapBlock>,
+}
+
+/// A block of the allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MapBlock {
+    /// First byte.
+    pub addr: u64,
+    /// Bytes, at least 1.
+    pub size: u64,
+    /// Whether it is in the cache, not held by the program.
+    pub free: bool,
 }
 
 /// A measured access to managed memory.

@@ -26,7 +26,7 @@ fn step_line_is_these_bytes() {
     let text = serde_json::to_string(&line).unwrap();
     assert_eq!(
         text,
-        r#"{"schema":"gpumem-demo/1","demo":"fragmentation","type":"step","step":3,"steps":7,"id":"free-every-other","title":"Free every other block","detail":"","stats":{"requested":0,"allocated":9223372036854775808,"active":0,"reserved":0,"cached":0,"peak_allocated":0,"peak_reserved":0,"largest_free":0,"free_total":0,"external_fragmentation":0.5,"internal_fragmentation":null,"driver_free":null,"segments":0,"blocks":0,"ooms":0,"retries":0},"choices":[{"name":"remap","title":"Join the holes","default":true}],"verified":null,"oom":null,"phases":[],"halted":false,"measures":[]}"#
+        r#"{"schema":"gpumem-demo/1","demo":"fragmentation","type":"step","step":3,"steps":7,"id":"free-every-other","title":"Free every other block","headline":"","summary":"","detail":"","stats":{"requested":0,"allocated":9223372036854775808,"active":0,"reserved":0,"cached":0,"peak_allocated":0,"peak_reserved":0,"largest_free":0,"free_total":0,"external_fragmentation":0.5,"internal_fragmentation":null,"driver_free":null,"segments":0,"blocks":0,"ooms":0,"retries":0},"choices":[{"name":"remap","title":"Join the holes","default":true}],"verified":null,"oom":null,"phases":[],"halted":false,"measures":[],"map":[]}"#
     );
     assert_eq!(Line::parse(&text).unwrap(), line);
 }
@@ -70,6 +70,7 @@ fn documentation_names_every_field() {
         oom: Some(OutOfMemory::default()),
         phases: vec![Phase::default()],
         measures: vec![Measure::default()],
+        map: vec![MapBlock::default()],
         ..Step::default()
     };
     let (message, result) = (String::new(), Outcome::default());

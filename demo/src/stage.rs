@@ -52,8 +52,9 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Writes the first line, and notes on options of the allocator without effect. `steps` is the number of steps, 0 for no end.
-    pub(crate) fn begin(&mut self, steps: u64) -> Result<(), DemoError> {
+    /// Writes the first line, and notes on options of the allocator without effect. `steps` is the number of steps, 0 for no end;
+    /// `map_bytes` is what the maps of all steps cover, `None` for a demo that reports none.
+    pub(crate) fn begin(&mut self, steps: u64, map_bytes: Option<u64>) -> Result<(), DemoError> {
         self.steps = steps;
         let start = Start {
             pid: std::process::id(),
@@ -62,6 +63,7 @@ impl<'a> Stage<'a> {
             simulated: self.lab.simulated(),
             budget: self.lab.limit(),
             steps,
+            map_bytes,
             kind: Some(self.kind),
         };
         self.output.say(Body::Start(start))?;

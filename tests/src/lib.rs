@@ -34,12 +34,7 @@ pub use world::World;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keys of views, each with a text that only its view shows at 80x24 beside a demo.
-pub const VIEWS: [(&str, &str); 4] = [
-    ("1", "STATE"),
-    ("2", "1 cell ="),
-    ("3", "last 60 s"),
-    ("7", "Its memory"),
-];
+pub const VIEWS: [(&str, &str); 4] = [("1", "STATE"), ("2", "1 cell ="), ("3", "last 60 s"), ("7", "Demo: ")];
 
 /// Returns a program's output as text.
 pub fn said(bytes: &[u8]) -> String {

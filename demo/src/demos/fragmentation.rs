@@ -16,7 +16,7 @@ use crate::lab::{Block, Lab, MemoryPlan, Request};
 use crate::pattern::Checked;
 use crate::protocol::{Choice, Kind, Outcome, Step};
 use crate::stage::{Stage, Stop};
-use gpumem_text::units::{bytes_to_pib, count};
+use gpumem_text::units::{MIB, bytes_to_pib, count};
 use sizes::GRANULARITY;
 
 pub use sizes::Sizes;
@@ -82,7 +82,7 @@ impl Demo for Fragmentation {
     fn run(&mut self, stage: &mut Stage<'_>) -> Result<Outcome, Stop> {
         let sizes = Sizes::for_budget(stage.lab.budget());
         let mut checked = Checked::default();
-        stage.begin(STEPS)?;
+        stage.begin(STEPS, Some(sizes.map_bytes()))?;
 
         let mut blocks = fill(stage, &sizes)?;
         stage.advance()?;
@@ -115,22 +115,38 @@ impl Demo for Fragmentation {
     }
 }
 
+/// Returns a size in whole MiB, which all sizes of this demo are.
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(MIB))
+}
+
+/// Reports a finished step with the map after it.
+fn done(stage: &mut Stage<'_>, step: Step) -> Result<(), DemoError> {
+    let map = stage.lab.map()?;
+    stage.done(Step { map, ..step })
+}
+
 fn fill(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Blocks, Stop> {
     let mut blocks = Blocks::new();
     for (i, bytes) in sizes.blocks.into_iter().enumerate() {
         let _scope = gpumem_alloc::scope(if i % 2 == 0 { "kept" } else { "temporary" });
         blocks.push(Some(stage.lab.block(bytes)?));
     }
-    stage.done(Step {
-        id: "fill".into(),
-        title: format!("Allocate eight blocks: they take {}", bytes_to_pib(sizes.total())),
-        detail: format!(
-            "{}. Rounded up to chunks of {} they take the allocator's whole budget. Each is filled with its own pattern.",
-            sizes.blocks.map(bytes_to_pib).join(", "),
-            bytes_to_pib(GRANULARITY),
-        ),
-        ..Step::default()
-    })?;
+    done(
+        stage,
+        Step {
+            id: "fill".into(),
+            title: format!("Allocate eight blocks: they take {}", mib(sizes.total())),
+            headline: format!("{} held, 0 MiB free: the budget is used up", mib(sizes.total())),
+            summary: "Each block is filled with its own pattern, which is checked at the end.".into(),
+            detail: format!(
+                "{}. Rounded up to chunks of {} they take the allocator's whole budget. Each is filled with its own pattern.",
+                sizes.blocks.map(bytes_to_pib).join(", "),
+                bytes_to_pib(GRANULARITY),
+            ),
+            ..Step::default()
+        },
+    )?;
     Ok(blocks)
 }
 
@@ -139,16 +155,22 @@ fn free_every_other(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -
         *freed = None;
     }
     let holes: Vec<String> = sizes.freed().map(bytes_to_pib).collect();
-    stage.done(Step {
-        id: "free-every-other".into(),
-        title: format!("Free every other block: this frees {}", bytes_to_pib(sizes.freed().sum())),
-        detail: format!(
-            "The holes are {}. For the driver, and for nvidia-smi, nothing changed: the memory is in the allocator's cache, still taken from the \
+    let largest = sizes.freed().max().unwrap_or_default();
+    done(
+        stage,
+        Step {
+            id: "free-every-other".into(),
+            title: format!("Free every other block: this frees {}", mib(sizes.freed().sum())),
+            headline: format!("{} free, largest hole {}", mib(sizes.freed().sum()), mib(largest)),
+            summary: "The blocks that stay keep the holes apart; for the driver nothing changed.".into(),
+            detail: format!(
+                "The holes are {}. For the driver, and for nvidia-smi, nothing changed: the memory is in the allocator's cache, still taken from the \
              driver, and split up by the blocks that stay.",
-            holes.join(", ")
-        ),
-        ..Step::default()
-    })?;
+                holes.join(", ")
+            ),
+            ..Step::default()
+        },
+    )?;
     Ok(())
 }
 
@@ -168,19 +190,33 @@ fn request_fails(stage: &mut Stage<'_>, sizes: &Sizes, default: Fix) -> Result<b
             default: fix == default,
         })
         .to_vec();
-    stage.done(Step {
-        id: "request-fails".into(),
-        title: format!("Ask for {}: it {title}", bytes_to_pib(sizes.request)),
-        detail: format!(
-            "{} are free, but the largest hole is {}, and the budget allows no new memory from the driver. This allocator \
+    let summary = match failed {
+        true => "No hole is large enough, and the budget allows no new memory.",
+        false => "",
+    };
+    done(
+        stage,
+        Step {
+            id: "request-fails".into(),
+            title: format!("Ask for {}: it {title}", mib(sizes.request)),
+            headline: format!(
+                "{} free, largest hole {}, need {}",
+                mib(sizes.freed().sum()),
+                mib(largest),
+                mib(sizes.request)
+            ),
+            summary: summary.into(),
+            detail: format!(
+                "{} are free, but the largest hole is {}, and the budget allows no new memory from the driver. This allocator \
              is configured not to release its cache by itself.",
-            bytes_to_pib(sizes.freed().sum()),
-            bytes_to_pib(largest)
-        ),
-        oom,
-        choices,
-        ..Step::default()
-    })?;
+                bytes_to_pib(sizes.freed().sum()),
+                bytes_to_pib(largest)
+            ),
+            oom,
+            choices,
+            ..Step::default()
+        },
+    )?;
     Ok(failed)
 }
 
@@ -194,35 +230,50 @@ fn describe(fix: Fix) -> &'static str {
 
 fn release(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> {
     let (released, time) = stage.lab.timed(Lab::release)?;
-    stage.done(Step {
-        id: "fix-release".into(),
-        title: format!("Release the cache: {} go back to the driver", bytes_to_pib(released)),
-        detail: format!(
-            "{time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
+    done(
+        stage,
+        Step {
+            id: "fix-release".into(),
+            title: format!("Release the cache: {} go back to the driver", mib(released)),
+            headline: format!("{} released, need {}", mib(released), mib(sizes.request)),
+            summary: "The holes have no memory any more, so the budget has room for new memory elsewhere.".into(),
+            detail: format!(
+                "{time}. The holes keep their addresses but have no memory behind them any more, so the budget has \
              room for {} of new memory. This works because the segment is virtual and every hole consists of whole \
              physical chunks. With plain segments (cuMemAlloc) a hole beside a live block stays pinned, and only \
              segments that are entirely free can go back; and later requests must get memory from the driver again.",
-            bytes_to_pib(sizes.request),
-        ),
-        ..Step::default()
-    })?;
+                bytes_to_pib(sizes.request),
+            ),
+            ..Step::default()
+        },
+    )?;
     Ok(None)
 }
 
 fn remap(stage: &mut Stage<'_>, sizes: &Sizes) -> Result<Option<Block>, Stop> {
     let (joined, time) = stage.lab.timed(|lab| lab.join_holes(sizes.request))?;
-    stage.done(Step {
-        id: "fix-remap".into(),
-        title: format!("Join the holes by remapping: {} in one piece", bytes_to_pib(joined.contiguous)),
-        detail: format!(
-            "{time} for {} physical chunks ({}), which were mapped again side by side. Nothing was copied, nothing \
+    done(
+        stage,
+        Step {
+            id: "fix-remap".into(),
+            title: format!("Join the holes by remapping: {} in one piece", mib(joined.contiguous)),
+            headline: format!(
+                "{} free, largest hole {}, need {}",
+                mib(sizes.freed().sum()),
+                mib(joined.contiguous),
+                mib(sizes.request)
+            ),
+            summary: "The memory of the holes was mapped again side by side, and nothing was copied.".into(),
+            detail: format!(
+                "{time} for {} physical chunks ({}), which were mapped again side by side. Nothing was copied, nothing \
              went back to the driver, and the live blocks kept their addresses and contents. It needs virtual segments, \
              holes of whole chunks, and a moment in which no queued GPU work uses the holes.",
-            joined.chunks_moved,
-            bytes_to_pib(joined.bytes_moved),
-        ),
-        ..Step::default()
-    })?;
+                joined.chunks_moved,
+                bytes_to_pib(joined.bytes_moved),
+            ),
+            ..Step::default()
+        },
+    )?;
     Ok(None)
 }
 
@@ -244,18 +295,30 @@ fn workspace(stage: &mut Stage<'_>, blocks: &mut Blocks, sizes: &Sizes) -> Resul
             stage.lab.fill_prefix(&mut workspace, temporary, temporary)?;
         }
     }
-    stage.done(Step {
-        id: "fix-workspace".into(),
-        title: format!("Start over with a workspace of {} allocated first", bytes_to_pib(sizes.request)),
-        detail: format!(
-            "All blocks were freed. Then came the workspace, and beside it the four blocks that stay. The four temporaries \
+    let held = sizes.with_workspace();
+    let free = stage.lab.stats().free_total;
+    done(
+        stage,
+        Step {
+            id: "fix-workspace".into(),
+            title: format!("Start over with a workspace of {} allocated first", mib(sizes.request)),
+            headline: format!(
+                "{} held instead of {}, {} free",
+                mib(held),
+                mib(sizes.total()),
+                mib(free)
+            ),
+            summary: "The temporaries took turns in the workspace, so they left no holes.".into(),
+            detail: format!(
+                "All blocks were freed. Then came the workspace, and beside it the four blocks that stay. The four temporaries \
              took their turns inside the workspace instead of leaving holes: {} instead of {} are held now. This needs a \
              change of the program, and temporaries that do not have to live at the same time.",
-            bytes_to_pib(sizes.request + sizes.kept().map(|(_, taken)| taken).sum::<u64>()),
-            bytes_to_pib(sizes.total()),
-        ),
-        ..Step::default()
-    })?;
+                bytes_to_pib(held),
+                bytes_to_pib(sizes.total()),
+            ),
+            ..Step::default()
+        },
+    )?;
     Ok(Some(workspace))
 }
 
@@ -273,14 +336,16 @@ fn request_again(
         }
         None => stage.lab.request(sizes.request)?,
     };
-    let (title, detail) = match (&request, fix) {
-        (Request::Failed(_), _) => ("it fails again", "The fix did not help."),
+    let (title, summary, detail) = match (&request, fix) {
+        (Request::Failed(_), _) => ("it fails again", "The fix did not help.", "The fix did not help."),
         (_, Fix::Workspace) => (
             "it is in the workspace already",
+            "The workspace serves the request, so it needs no allocation.",
             "It needed no allocation at all. The workspace is filled with its own pattern again.",
         ),
         _ => (
             "it succeeds",
+            "The same request succeeds, with the same blocks alive.",
             "The same request, with the same blocks alive. The large block is filled with its own pattern.",
         ),
     };
@@ -288,13 +353,22 @@ fn request_again(
         Request::Served(block) => (Some(block), None),
         Request::Failed(oom) => (None, Some(oom)),
     };
-    stage.done(Step {
-        id: "request-again".into(),
-        title: format!("Ask for {} again: {title}", bytes_to_pib(sizes.request)),
-        detail: detail.into(),
-        oom,
-        ..Step::default()
-    })?;
+    done(
+        stage,
+        Step {
+            id: "request-again".into(),
+            title: format!("Ask for {} again: {title}", mib(sizes.request)),
+            headline: format!(
+                "{} requested: {}",
+                mib(sizes.request),
+                if large.is_some() { "served" } else { "failed" }
+            ),
+            summary: summary.into(),
+            detail: detail.into(),
+            oom,
+            ..Step::default()
+        },
+    )?;
     Ok(large)
 }
 
@@ -316,20 +390,26 @@ fn verify(
             now.mismatches
         ),
     };
-    stage.done(Step {
-        id: "verify".into(),
-        title: format!(
-            "Check the patterns: {}",
-            if now.intact() { "all intact" } else { "DAMAGED" }
-        ),
-        detail: format!(
-            "{} words of 8 bytes were compared {}. {finding}",
-            count(now.words),
-            stage.lab.checker()
-        ),
-        verified: Some(now.intact()),
-        ..Step::default()
-    })
+    let intact = now.intact();
+    done(
+        stage,
+        Step {
+            id: "verify".into(),
+            title: format!("Check the patterns: {}", if intact { "all intact" } else { "DAMAGED" }),
+            headline: format!("{} words compared, {} differ", count(now.words), count(now.mismatches)),
+            summary: match intact {
+                true => "No block lost its memory to another.".into(),
+                false => "Memory was lost or shared.".into(),
+            },
+            detail: format!(
+                "{} words of 8 bytes were compared {}. {finding}",
+                count(now.words),
+                stage.lab.checker()
+            ),
+            verified: Some(intact),
+            ..Step::default()
+        },
+    )
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Demo for Replay {
         let streams = Streams::new(stage.lab.device(), &trace);
         let streams = streams.map_err(|why| ReplayError::while_doing("making streams", why))?;
         let replayer = Gpumem::with(stage.lab.allocator().clone(), &trace, &streams);
-        stage.begin(self.passes)?;
+        stage.begin(self.passes, None)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let speed = self.speed.unwrap_or_else(|| Speed::in_a_minute(trace.ops.len()));
         let now = Instant::now();

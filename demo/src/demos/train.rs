@@ -98,7 +98,7 @@ impl Demo for Train {
             return Err(DemoError::Argument { argument, reason }.into());
         }
         let model = Model::new(stage.lab.budget(), self.layers, self.batch, stage.args.seed);
-        stage.begin(self.steps)?;
+        stage.begin(self.steps, None)?;
         if self.snapshot.is_some() {
             snapshot::open(stage)?;
         }

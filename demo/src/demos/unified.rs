@@ -121,7 +121,7 @@ impl Demo for Unified {
             None => Box::new(Model::new(&allocator, bytes, bytes, screen(stage))?),
         };
         let simulated = machine.counters().is_some();
-        stage.begin(if simulated { 13 } else { 12 })?;
+        stage.begin(if simulated { 13 } else { 12 }, None)?;
 
         let topics = [first_touch, ping_pong, prefetch, preferred_location, read_mostly];
         for (question, topic) in text::QUESTIONS.iter().zip(topics) {

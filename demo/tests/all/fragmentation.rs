@@ -282,3 +282,61 @@ fn text_has_simulated_and_the_outcome() {
     // The second line is left out because it has a path.
     assert!(text.lines().skip(2).all(|l| l.chars().count() <= 100), "{text}");
 }
+
+/// The dashboard draws the maps of all steps at one scale, so the plan must hold, whichever fix is chosen.
+#[test]
+fn maps_of_all_steps_cover_at_most_what_was_planned() {
+    for fix in Fix::ALL {
+        let ran = play(Fragmentation { fix }, &args(), None);
+        let planned = ran.start().map_bytes.unwrap();
+        let mut ends: Vec<(u64, i32)> = vec![];
+        for step in ran.steps() {
+            let held: u64 = step
+                .map
+                .iter()
+                .filter(|block| !block.free)
+                .map(|block| block.size)
+                .sum();
+            let free: u64 = step.map.iter().filter(|block| block.free).map(|block| block.size).sum();
+            assert_eq!(
+                (held, free),
+                (step.stats.allocated, step.stats.free_total),
+                "{}",
+                step.id
+            );
+            assert!(step.map.windows(2).all(|two| two[0].addr + two[0].size <= two[1].addr));
+            ends.extend(
+                step.map
+                    .iter()
+                    .flat_map(|block| [(block.addr, 1), (block.addr + block.size, -1)]),
+            );
+        }
+        ends.sort_unstable();
+        let (mut open, mut covered) = (0, 0);
+        for two in ends.windows(2) {
+            open += two[0].1;
+            covered += if open > 0 { two[1].0 - two[0].0 } else { 0 };
+        }
+        assert!(covered <= planned, "{fix:?}: {covered} of {planned}");
+        assert!(
+            fix != Fix::Workspace || covered + 20 * MIB >= planned,
+            "the plan is not too large"
+        );
+    }
+}
+
+#[test]
+fn headline_of_the_failure_has_the_figures_that_matter() {
+    let args = RunArgs {
+        budget: Some(512 * MIB),
+        ..args()
+    };
+    let ran = play(demo(), &args, None);
+    let fails = ran.step("request-fails");
+    assert_eq!(fails.headline, "172 MiB free, largest hole 76 MiB, need 126 MiB");
+    assert!(
+        ran.steps()
+            .iter()
+            .all(|step| !step.headline.is_empty() && !step.summary.is_empty())
+    );
+}

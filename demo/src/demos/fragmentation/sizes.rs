@@ -12,6 +12,8 @@ const REFERENCE_BUDGET: u64 = 2048 * MIB;
 /// Blocks take multiples of this, so that freeing them frees whole chunks. It is the granularity of physical memory on every
 /// GPU so far.
 pub(crate) const GRANULARITY: u64 = 2 * MIB;
+/// A small block takes this much from the driver at once, and may leave most of it free.
+const LARGEST_REST: u64 = 20 * MIB;
 
 /// The sizes of one run, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,17 @@ impl Sizes {
     /// Returns what all blocks take together. This is the allocator's budget, so that it is full when they are allocated.
     pub fn total(&self) -> u64 {
         self.taken().iter().sum()
+    }
+
+    /// Returns the most bytes of addresses that the demo uses in all its steps: those of the blocks, and those of the workspace
+    /// and what is allocated beside it, with the rest of a chunk. The other fixes use fewer.
+    pub fn map_bytes(&self) -> u64 {
+        self.total() + (self.with_workspace() + LARGEST_REST).min(self.total())
+    }
+
+    /// Returns what the workspace and the blocks that stay take together.
+    pub fn with_workspace(&self) -> u64 {
+        self.request + self.kept().map(|(_, taken)| taken).sum::<u64>()
     }
 
     /// Returns the blocks that stay, and what they take.

@@ -55,11 +55,11 @@ fn unknown_demo_is_steered_by_its_reported_kind() {
         let start = start.replace("KIND", kind);
         format!("echo '{start}'; echo '{step}'; while read line; do printf '{heard}\\n' \"$line\"; done")
     };
-    for (kind, command) in [
-        ("stepped", Some("next")),
-        ("paced", Some("pause")),
-        ("looping", None),
-        ("unheard-of", None),
+    for (kind, key, command) in [
+        ("stepped", Key::Enter, Some("next")),
+        ("paced", Key::Char(' '), Some("pause")),
+        ("looping", Key::Char(' '), None),
+        ("unheard-of", Key::Char(' '), None),
     ] {
         run(async {
             let mut child = shell(&says(kind));
@@ -73,7 +73,7 @@ fn unknown_demo_is_steered_by_its_reported_kind() {
                 update(&mut model, 0, Event::Demo(event));
             }
             update(&mut model, 0, Event::Key(Key::Char('7')));
-            let effects = update(&mut model, 0, Event::Key(Key::Char(' ')));
+            let effects = update(&mut model, 0, Event::Key(key));
             let line = effects.into_iter().find_map(|effect| match effect {
                 Effect::SendToDemo(line) => Some(line),
                 _ => None,

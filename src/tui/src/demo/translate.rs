@@ -3,11 +3,11 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use gpumem_demo::protocol::{Body, Kind, Line, Outcome, Start, Stats, Step};
+use gpumem_demo::protocol::{Body, Kind, Line, MapBlock, Outcome, Start, Stats, Step};
 use gpumem_text::clean;
 
 use crate::event::DemoEvent;
-use crate::model::{Choice, Demo, DemoKind, DemoOom, DemoOutcome, DemoStats, DemoStep};
+use crate::model::{Choice, Demo, DemoBlock, DemoKind, DemoOom, DemoOutcome, DemoStats, DemoStep};
 
 /// Translates a line. Returns `None` for an empty one.
 pub(super) fn line(text: &str) -> Option<DemoEvent> {
@@ -53,6 +53,7 @@ fn started(start: &Start) -> Demo {
         simulated: start.simulated,
         budget: start.budget,
         total_steps: start.steps,
+        map_bytes: start.map_bytes,
         kind: Some(kind(start)),
         // If the channel could not be created, a complaint gives the reason, before or after this line.
         unpublished: start.channel.is_none().then(|| "it is told publish:off".to_owned()),
@@ -74,6 +75,8 @@ fn stepped(step: &Step) -> DemoStep {
     DemoStep {
         number: step.step,
         title: clean(&step.title),
+        headline: clean(&step.headline),
+        summary: clean(&step.summary),
         detail: clean(&step.detail),
         stats: figures(&step.stats),
         verified: step.verified,
@@ -89,6 +92,15 @@ fn stepped(step: &Step) -> DemoStep {
             .map(|phase| (clean(&phase.name), phase.allocated))
             .collect(),
         halted: step.halted,
+        map: step.map.iter().map(block).collect(),
+    }
+}
+
+fn block(block: &MapBlock) -> DemoBlock {
+    DemoBlock {
+        addr: block.addr,
+        size: block.size,
+        free: block.free,
     }
 }
 

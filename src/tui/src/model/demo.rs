@@ -16,7 +16,7 @@ pub(crate) struct DemoInfo {
 /// How a demo advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DemoKind {
-    /// At each press of Space.
+    /// At each press of Enter.
     Stepped,
     /// By itself, at a pace that the user sets.
     Paced,
@@ -62,6 +62,12 @@ impl Choice {
         let lead = if self.default { "default: " } else { "" };
         format!("{lead}{}", self.title)
     }
+
+    /// Returns the same without the conditions, which follow a semicolon.
+    pub(crate) fn short(&self) -> String {
+        let text = self.text();
+        text.split(';').next().unwrap_or_default().to_owned()
+    }
 }
 
 /// The allocator's figures after a step, in bytes.
@@ -103,6 +109,10 @@ pub(crate) struct DemoStep {
     pub number: u64,
     /// What was done, in one line.
     pub title: String,
+    /// The figures that matter, in one line; empty if there are none.
+    pub headline: String,
+    /// What it shows, in one sentence; empty if `detail` says all.
+    pub summary: String,
     /// What was done and what it shows, in sentences.
     pub detail: String,
     /// Figures after the step.
@@ -115,6 +125,19 @@ pub(crate) struct DemoStep {
     pub phases: Vec<(String, u64)>,
     /// Whether a replay is halted until the user resumes it.
     pub halted: bool,
+    /// The allocator's blocks after the step, by address. Empty if the demo reports no maps.
+    pub map: Vec<DemoBlock>,
+}
+
+/// A block of the demo's allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DemoBlock {
+    /// First byte.
+    pub addr: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Whether it is in the cache, not held by the program.
+    pub free: bool,
 }
 
 /// How a demo ended. A field is `None` if the demo does not show it.
@@ -149,6 +172,8 @@ pub(crate) struct Demo {
     pub budget: Option<u64>,
     /// Total number of steps, or of passes of a replay. 0 if it runs until it is stopped, and until the child reports it.
     pub total_steps: u64,
+    /// Bytes of addresses that the maps of all its steps cover together, as it plans them; `None` if its steps have no maps.
+    pub map_bytes: Option<u64>,
     /// Whether it was started because there is no GPU, not because the user asked for it.
     pub automatic: bool,
     /// Whether the dashboard was started for it.
@@ -181,14 +206,19 @@ impl Demo {
         )
     }
 
-    /// Checks whether it runs and is stepped, so that Space is the next step.
+    /// Checks whether it runs and is stepped, so that Enter is the next step.
     pub(crate) fn stepped(&self) -> bool {
         self.running() && self.kind == Some(DemoKind::Stepped)
     }
 
-    /// Checks whether it was stepped and has ended, so that Space has no next step.
+    /// Checks whether it was stepped through to its end. Its last step stays on the screen.
     pub(crate) fn over(&self) -> bool {
-        !self.running() && self.kind == Some(DemoKind::Stepped)
+        matches!(self.phase, DemoPhase::Done { .. }) && self.kind == Some(DemoKind::Stepped)
+    }
+
+    /// Checks whether the user can go back and forth between its steps.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.kind == Some(DemoKind::Stepped) && !self.steps.is_empty()
     }
 
     /// Checks whether it runs at a pace that the user sets.
@@ -207,5 +237,11 @@ impl Demo {
     /// Returns the current step.
     pub(crate) fn current(&self) -> Option<&DemoStep> {
         self.steps.last()
+    }
+
+    /// Returns the steps up to the one that is `back` steps before the current one.
+    pub(crate) fn steps_up_to(&self, back: usize) -> &[DemoStep] {
+        let least = self.steps.len().min(1);
+        &self.steps[..self.steps.len().saturating_sub(back).max(least)]
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::partition::Partition;
 use super::past::{Step, sum};
 use super::process::ProcessId;
+use super::spread::Spread;
 use super::{Nanos, SECOND};
 
 /// Points kept per device at each of the two resolutions: two minutes at five glances a second, and ten minutes at one point
@@ -26,6 +27,17 @@ pub(crate) struct Point {
     pub at: Nanos,
     /// Its memory then.
     pub memory: Partition,
+}
+
+/// A device's memory during a second of the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Second {
+    /// When the fullest sample was taken.
+    pub at: Nanos,
+    /// The fullest sample.
+    pub memory: Partition,
+    /// The least and the most of all samples, as [`Partition::tops`].
+    pub spread: Spread<[u64; 3]>,
 }
 
 /// What a mark on the timeline stands for.
@@ -104,8 +116,8 @@ impl Mark {
 /// The history of a device, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// The fullest point of each second of the clock; at most [`MAX_POINTS`].
-    pub seconds: VecDeque<Point>,
+    /// The seconds of the clock that have samples; at most [`MAX_POINTS`].
+    pub seconds: VecDeque<Second>,
     /// One point per sample and glance; at most [`MAX_POINTS`].
     pub long: VecDeque<Point>,
     /// Events by time; at most [`MAX_MARKS`].
@@ -130,23 +142,30 @@ impl History {
             return;
         }
         insert_bounded(&mut self.long, at, point);
-        let second = point.at / SECOND;
-        let at = place(&self.seconds, |p| p.at / SECOND < second);
-        match self.seconds.get_mut(at) {
-            Some(known) if known.at / SECOND == second => {
-                if point.memory.fullness() >= known.memory.fullness() {
-                    *known = point;
+        let Point { at, memory } = point;
+        let spread = Spread::of(memory.tops());
+        let place = place(&self.seconds, |second| second.at / SECOND < at / SECOND);
+        match self.seconds.get_mut(place) {
+            Some(known) if known.at / SECOND == at / SECOND => {
+                known.spread.add(&spread);
+                if memory.fullness() >= known.memory.fullness() {
+                    (known.at, known.memory) = (at, memory);
                 }
             }
-            _ => insert_bounded(&mut self.seconds, at, point),
+            _ => insert_bounded(&mut self.seconds, place, Second { at, memory, spread }),
         }
     }
 
-    /// Iterates over all points, oldest first: one a second, and then samples as far back as those reach.
-    pub(crate) fn points(&self) -> impl Iterator<Item = &Point> {
+    /// Iterates over the tops of all moments, oldest first: seconds, and then samples as far back as those reach.
+    pub(crate) fn tops(&self) -> impl Iterator<Item = (Nanos, Spread<[u64; 3]>)> {
         let fine = self.long.front().map_or(u64::MAX, |p| p.at / SECOND);
         let coarse = self.seconds.iter().take_while(move |p| p.at / SECOND < fine);
-        coarse.chain(&self.long)
+        let coarse = coarse.map(|second| (second.at, second.spread));
+        coarse.chain(
+            self.long
+                .iter()
+                .map(|point| (point.at, Spread::of(point.memory.tops()))),
+        )
     }
 
     /// Returns the second at the right edge of a graph of seconds.
@@ -170,13 +189,13 @@ impl History {
 
     /// Adds what a publisher held before the first sample, or before `now` if there is none.
     pub(crate) fn add_past(&mut self, steps: &[Step], now: Nanos) {
-        let end = self.points().next().map_or(now, |point| point.at);
+        let end = self.tops().next().map_or(now, |(at, _)| at);
         self.past = sum(&self.past, steps, end);
     }
 
     /// Returns the moment before which only what publishers held is known, if some of that is between two moments.
     pub(crate) fn told_until(&self, from: Nanos, to: Nanos) -> Option<Nanos> {
-        let first = self.points().next()?.at;
+        let (first, _) = self.tops().next()?;
         let shown = self.past.iter().any(|step| step.until > from && step.at < to);
         shown.then_some(first)
     }
@@ -184,7 +203,7 @@ impl History {
     /// Returns the time between the oldest and the newest point that is known.
     pub(crate) fn reach(&self) -> Nanos {
         let past = self.past.first().map(|step| step.at);
-        let oldest = past.or_else(|| self.points().next().map(|point| point.at));
+        let oldest = past.or_else(|| self.tops().next().map(|(at, _)| at));
         let ends = oldest.zip(self.long.back());
         ends.map_or(0, |(oldest, newest)| newest.at.saturating_sub(oldest))
     }
@@ -233,21 +252,21 @@ impl History {
 }
 
 /// Returns the index behind the last point that is `before`. Searches from the back, since points arrive nearly in order.
-fn place(ring: &VecDeque<Point>, before: impl Fn(&Point) -> bool) -> usize {
+fn place<T>(ring: &VecDeque<T>, before: impl Fn(&T) -> bool) -> usize {
     ring.iter().rposition(before).map_or(0, |i| i + 1)
 }
 
-/// Inserts a point. In a full ring the oldest point is dropped, which may be the new one.
-fn insert_bounded(ring: &mut VecDeque<Point>, place: usize, point: Point) {
+/// Inserts a moment. In a full ring the oldest one is dropped, which may be the new one.
+fn insert_bounded<T>(ring: &mut VecDeque<T>, place: usize, moment: T) {
     if ring.capacity() == 0 {
         // Growing by doubling would allocate more than needed and fragment the heap.
         ring.reserve_exact(MAX_POINTS);
     }
     if ring.len() < MAX_POINTS {
-        ring.insert(place, point);
+        ring.insert(place, moment);
     } else if let Some(place) = place.checked_sub(1) {
         ring.pop_front();
-        ring.insert(place, point);
+        ring.insert(place, moment);
     }
 }
 

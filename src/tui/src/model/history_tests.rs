@@ -52,11 +52,11 @@ fn seconds_reach_further_back_than_samples() {
     for fifth in 0..5 * 700 {
         history.push(point((fifth + 1) * SECOND / 5, fifth % 40));
     }
-    assert!(history.points().zip(history.points().skip(1)).all(|(a, b)| a.at < b.at));
+    assert!(history.tops().zip(history.tops().skip(1)).all(|(a, b)| a.0 < b.0));
     assert_eq!(history.reach() / SECOND, 598);
     let newest = 700 * SECOND;
-    let fine = history.points().filter(|p| p.at > newest - 60 * SECOND).count();
-    let coarse = history.points().filter(|p| p.at <= newest - 540 * SECOND).count();
+    let fine = history.tops().filter(|p| p.0 > newest - 60 * SECOND).count();
+    let coarse = history.tops().filter(|p| p.0 <= newest - 540 * SECOND).count();
     assert_eq!((fine, coarse), (300, 60));
 }
 
@@ -210,4 +210,22 @@ fn a_change_moves_the_edge_at_once() {
         assert_eq!(edge(end, changed(11)), Some(end));
     }
     assert_eq!(edge(17, changed(11)), Some(15));
+}
+
+/// Samples are forgotten before seconds are.
+#[test]
+fn second_keeps_the_least_and_the_most_of_its_samples() {
+    let mut history = History::default();
+    for tenth in 0..2 * MAX_POINTS as u64 {
+        let memory = Partition {
+            total: 100,
+            allocated: [7, 90, 1, 50, 4][tenth as usize % 5],
+            ..Partition::default()
+        };
+        let at = 1000 * SECOND + tenth * SECOND / 5;
+        history.push(Point { at, memory });
+    }
+    let oldest = history.tops().next();
+    let oldest = oldest.map(|(at, tops)| (at / SECOND, tops.least[0], tops.most[0]));
+    assert_eq!(oldest, Some((1000, 1, 90)));
 }

@@ -3,7 +3,7 @@
 //! A row binds keys to actions, which `update` performs. A view's rows come before those that apply everywhere.
 
 use super::views::{VIEWS, View};
-use super::{Demo, Key, Model};
+use super::{Key, Model};
 
 /// A move of a selection, a cursor or a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,8 +57,10 @@ pub(crate) enum Action {
     ListManaged,
     /// Measures the memory hierarchy of the selected device, or stops that.
     Measure,
-    /// Performs the next step of a demo, or pauses.
+    /// Halts a replay in the Demo view. Pauses elsewhere.
     Space,
+    /// Explains the shown step of the demo in full.
+    Explain,
     /// Toggles whether what is shown is frozen.
     Pause,
     /// Opens the menu of fixes.
@@ -151,8 +153,7 @@ pub(super) const PROCESSES: &[(Key, Action)] = &[
     (Key::Char('n'), Action::Process(1)),
     (Key::Char('N'), Action::Process(-1)),
 ];
-pub(super) const SPACE: &[(Key, Action)] = &[(Key::Char(' '), Action::Space)];
-pub(super) const PAUSE: &[(Key, Action)] = &[(Key::Char('p'), Action::Pause)];
+const PAUSE: &[(Key, Action)] = &[(Key::Char(' '), Action::Pause), (Key::Char('p'), Action::Pause)];
 pub(super) const CHOOSE_FIX: &[(Key, Action)] = &[(Key::Char('f'), Action::ChooseFix)];
 
 /// Letters that act as other keys where the view does not bind them itself.
@@ -170,12 +171,7 @@ pub(crate) const EVERYWHERE: &[Binding] = &[
     Binding::new(&[(Key::Tab, Action::NextView), (Key::BackTab, Action::PreviousView)])
         .help("Tab, Shift-Tab", "next view, previous view"),
     Binding::new(&[]).help("h j k l, g G", "the same as the arrows, Home and End"),
-    Binding::new(SPACE)
-        .footer("Space", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
-            true => step(model),
-            false => None,
-        })
-        .help("Space, p", "pause, resume (in a stepped demo: next step)"),
+    Binding::new(PAUSE).help("Space, p", "pause, resume"),
     Binding::new(CHOOSE_FIX).footer("f", fix),
     Binding::new(&[(Key::Char('/'), Action::Filter)]).help(
         "/",
@@ -195,19 +191,8 @@ pub(crate) const EVERYWHERE: &[Binding] = &[
     ])
     .help("q, Ctrl-C", "quit (Ctrl-Z: background, Ctrl-L: redraw)"),
     // Pausing comes last in the footer.
-    Binding::new(PAUSE).footer("p", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
-        true => pause(model),
-        false => None,
-    }),
-    Binding::new(&[]).footer("Space", |model| match model.demo.as_ref().is_some_and(Demo::stepped) {
-        true => None,
-        false => pause(model),
-    }),
+    Binding::new(&[]).footer("Space", pause),
 ];
-
-pub(super) fn step(model: &Model) -> Option<&'static str> {
-    (!model.paused()).then_some("next step")
-}
 
 pub(super) fn pause(model: &Model) -> Option<&'static str> {
     (!model.paused()).then_some("pause")

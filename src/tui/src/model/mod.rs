@@ -18,6 +18,7 @@ mod history;
 mod inputs;
 mod key;
 mod keymap;
+mod looks;
 mod managed;
 mod managed_published;
 mod map_layout;
@@ -32,6 +33,7 @@ mod pools;
 mod process;
 mod ran_out;
 mod ranks;
+mod spread;
 mod tags;
 mod triage;
 mod ui;
@@ -41,7 +43,9 @@ mod world;
 pub(crate) use alert::{Alert, Alerts, Condition, Fired};
 pub(crate) use blocks::{BlockMap, Histogram};
 pub(crate) use channel::{Channel, ChannelKey, ChannelSample, Glance, Held, LeftOut, Problem, ProblemKind};
-pub(crate) use demo::{Choice, Demo, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep};
+pub(crate) use demo::{
+    Choice, Demo, DemoBlock, DemoInfo, DemoKind, DemoOom, DemoOutcome, DemoPhase, DemoStats, DemoStep,
+};
 pub(crate) use device::{Device, DeviceKey, DeviceKind, DeviceState, PartOf};
 pub(crate) use figures::Figures;
 pub(crate) use filter::Filter;
@@ -56,6 +60,7 @@ pub(crate) use history::{DISCOVER, History, MAX_MARKS, MAX_POINTS, Mark, MarkKin
 pub(crate) use inputs::{Inputs, Request, Sample, Sampled, SourceId, Taken};
 pub(crate) use key::Key;
 pub(crate) use keymap::{Action, HelpGroup, Move, action_of, footer, help};
+pub(crate) use looks::{Looks, PHASE_LOOKS, TAG_COLOURS, TAG_GLYPHS};
 pub(crate) use managed::{
     Causes, CounterHistory, Counting, KnownCauses, ManagedProcess, ManagedRequest, ManagedSample, ManagedSums,
     ManagedWorld, Origin, Pages, Places, Rates, Tracking,
@@ -75,6 +80,7 @@ pub(crate) use process::{
 };
 pub(crate) use ran_out::RanOut;
 pub(crate) use ranks::{Job, Jobs, Rank};
+pub(crate) use spread::Spread;
 pub(crate) use tags::{TagPast, TagPoint};
 pub(crate) use triage::{first_fix, judge};
 pub(crate) use ui::{
@@ -173,6 +179,8 @@ pub(crate) struct Model {
     pub map: Option<BlockMap>,
     /// What the selected process, or the last selected one, allocated by tag.
     pub tags: Option<TagPast>,
+    /// The numbers of tags and phases, on which their colours depend.
+    pub looks: Looks,
     /// The demo that runs or ran last.
     pub demo: Option<Demo>,
     /// The memory hierarchies of cards.

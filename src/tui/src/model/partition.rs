@@ -139,6 +139,11 @@ impl Partition {
         self.other = others - self.managed;
     }
 
+    /// Returns the tops of the stack that graphs show: allocated, reserved, used.
+    pub(crate) fn tops(&self) -> [u64; 3] {
+        [self.allocated, self.reserved(), self.used()]
+    }
+
     /// Returns a key that orders moments of a device: by what is used, then by what programs hold.
     pub(crate) fn fullness(&self) -> (u64, u64) {
         (self.used(), self.allocated)

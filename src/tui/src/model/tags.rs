@@ -69,6 +69,9 @@ pub(crate) struct TagPast {
 }
 
 impl TagPast {
+    /// The number of tags with a layer of their own in the Timeline; all others share one more.
+    pub(crate) const STACKED: usize = 5;
+
     /// Creates an empty history.
     pub(crate) fn new(process: ProcessId) -> TagPast {
         TagPast {
@@ -78,16 +81,31 @@ impl TagPast {
     }
 
     /// Adds a point for a newer map and drops the oldest one if there are too many. Maps that were added already, or less than
-    /// a fifth of a second after the newest point, are ignored.
-    pub(crate) fn push(&mut self, map: &BlockMap) {
+    /// a fifth of a second after the newest point, are ignored. Returns whether it was added.
+    pub(crate) fn push(&mut self, map: &BlockMap) -> bool {
         let newest = self.points.back().map(|p| p.at);
         if newest.is_some_and(|at| map.read_at < at.saturating_add(SECOND / 5)) {
-            return;
+            return false;
         }
         self.points.push_back(TagPoint::of(map));
         if self.points.len() > MAX_POINTS {
             self.points.pop_front();
         }
+        true
+    }
+
+    /// Returns the tags that had the most bytes at any known moment, at most [`TagPast::STACKED`].
+    pub(crate) fn largest(&self) -> Vec<Arc<str>> {
+        let mut tags: Vec<(Arc<str>, u64)> = Vec::new();
+        for (name, bytes) in self.points.iter().flat_map(|p| &p.tags) {
+            match tags.iter_mut().find(|known| known.0 == *name) {
+                Some(known) => known.1 = known.1.max(*bytes),
+                None => tags.push((name.clone(), *bytes)),
+            }
+        }
+        tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        tags.truncate(Self::STACKED);
+        tags.into_iter().map(|tag| tag.0).collect()
     }
 
     /// Checks whether any point has a tag.

@@ -43,6 +43,11 @@ pub(crate) enum Popup {
     },
     /// The question whether to measure a card that other programs use.
     Measure,
+    /// What the shown step of the demo did, in full.
+    Explain {
+        /// Lines scrolled.
+        scroll: u16,
+    },
     /// The menu of fixes of the demo.
     Fix {
         /// Index into [`super::Demo::choices`].
@@ -357,6 +362,10 @@ pub(crate) struct Ui {
     pub triage: TriageUi,
     /// Selected entry of the Demo view's list.
     pub demo_entry: usize,
+    /// Number of steps that the shown step of the demo is before the current one.
+    pub demo_back: usize,
+    /// Whether the list of demos is shown in place of the demo that is over.
+    pub demo_list: bool,
     /// Lines by which the demo's text is scrolled; up if negative.
     pub demo_scroll: i32,
     /// Message in the status line.

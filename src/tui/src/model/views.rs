@@ -1,10 +1,10 @@
 //! The table of views. Each row has the view's title and keys. How it is drawn is a row of the table in `view`.
 
 use super::keymap::{
-    ATTACH, Action, Binding, CHOOSE_FIX, DOWN, FIRST, LAST, LEFT, Move, PAGE_DOWN, PAGE_UP, PAUSE, PROCESSES, RIGHT,
-    SPACE, UP, ZOOM, fix, pause, step,
+    ATTACH, Action, Binding, CHOOSE_FIX, DOWN, FIRST, LAST, LEFT, Move, PAGE_DOWN, PAGE_UP, PROCESSES, RIGHT, UP, ZOOM,
+    fix, pause,
 };
-use super::{Demo, Key, Model};
+use super::{Demo, DemoPhase, Key, Model};
 
 /// A full-screen view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -236,33 +236,53 @@ pub(crate) static VIEWS: [ViewRow; 7] = [
         wheel: [Action::Scroll(-1), Action::Scroll(1)],
         own_footer: true,
         bindings: &[
-            Binding::new(SPACE).footer("Space", |model| match demo(model) {
-                Some(demo) if demo.stepped() => step(model),
-                _ => None,
-            }),
-            Binding::new(ZOOM).footer("+ -", |model| is_paced(model).then_some("speed")),
-            Binding::new(&[]).footer("Space", |model| {
-                (is_paced(model) && !model.paused()).then_some("halt, go on")
+            Binding::new(&[(Key::Enter, Action::Enter), LEFT, RIGHT])
+                .footer("Enter →", |model| waits(model).then_some("next step"))
+                .help("Enter →, ←", "next step of a demo, back to an earlier one"),
+            Binding::new(&[]).footer("←→", |model| {
+                model
+                    .demo
+                    .as_ref()
+                    .filter(|demo| demo.over() && !model.ui.demo_list)
+                    .map(|_| "steps")
             }),
             Binding::new(CHOOSE_FIX).footer("f", fix),
+            Binding::new(&[(Key::Char('e'), Action::Explain)])
+                .footer("e", |model| explainable(model).map(|_| "explain"))
+                .help("e", "explain the step in full"),
+            Binding::new(&[]).footer("Space", |model| match is_paced(model) {
+                true => None,
+                false => pause(model),
+            }),
+            Binding::new(ZOOM).footer("+ -", |model| is_paced(model).then_some("speed")),
+            Binding::new(&[(Key::Char(' '), Action::Space)])
+                .footer("Space", |model| {
+                    (is_paced(model) && !model.paused()).then_some("halt, go on")
+                })
+                .help("Space, + -", "halt a replay, change its speed"),
+            Binding::new(&[]).footer("←", |model| {
+                let steps = demo(model).map_or(0, |demo| demo.steps.len());
+                (waits(model) && steps > 1).then_some("back")
+            }),
             Binding::new(&[]).footer("2", |model| demo(model).map(|_| "blocks")),
             Binding::new(&[]).footer("3", |model| demo(model).map(|_| "timeline")),
             Binding::new(&[UP, DOWN, FIRST, LAST])
-                .footer("↑↓", |model| demo(model).is_none().then_some("choose"))
+                .footer("↑↓", |model| lists(model).then_some("choose"))
                 .help("↑ ↓, Enter", "choose a demo, start it"),
-            Binding::new(&[(Key::Enter, Action::Enter)])
-                .footer("Enter", |model| demo(model).is_none().then_some("start"))
-                .help("Space, Enter", "next step; in a replay: Space halts, + - speed"),
+            Binding::new(&[]).footer("Enter", |model| lists(model).then_some("start")),
             Binding::new(&[(Key::Char('x'), Action::StopDemo), PAGE_UP, PAGE_DOWN])
-                .footer("x", |model| demo(model).map(|_| "stop"))
-                .help("x, PgUp PgDn", "stop it; scroll its text"),
-            Binding::new(PAUSE).footer("p", |model| match space_is_taken(model) {
+                .footer("x", |model| match (demo(model), &model.demo) {
+                    (Some(_), _) => Some("stop"),
+                    (None, Some(demo)) if demo.over() => Some(match model.ui.demo_list {
+                        true => "the last demo",
+                        false => "other demos",
+                    }),
+                    _ => None,
+                })
+                .help("x, PgUp PgDn", "stop it, list the demos; scroll its text"),
+            Binding::new(&[]).footer("p", |model| match is_paced(model) {
                 true => pause(model),
                 false => None,
-            }),
-            Binding::new(&[]).footer("Space", |model| match space_is_taken(model) {
-                true => None,
-                false => pause(model),
             }),
         ],
     },
@@ -277,10 +297,21 @@ fn is_paced(model: &Model) -> bool {
     demo(model).is_some_and(Demo::paced)
 }
 
-/// Checks whether Space in the Demo view acts on the demo, so that only p pauses what is shown.
-fn space_is_taken(model: &Model) -> bool {
-    let stepped = demo(model).is_some_and(Demo::stepped);
-    stepped || is_paced(model) || model.demo.as_ref().is_some_and(Demo::over)
+/// Checks whether a stepped demo waits for the next step and what is shown is not paused.
+fn waits(model: &Model) -> bool {
+    let waiting = demo(model).filter(|demo| demo.stepped() && demo.phase == DemoPhase::Waiting);
+    waiting.is_some() && !model.paused()
+}
+
+/// Returns the demo if the shown step has more to say than is on the screen.
+fn explainable(model: &Model) -> Option<&Demo> {
+    let shown = model.demo.as_ref().filter(|_| !lists(model))?;
+    shown.current().filter(|step| !step.summary.is_empty()).map(|_| shown)
+}
+
+/// Checks whether the arrows choose from the list of demos.
+fn lists(model: &Model) -> bool {
+    demo(model).is_none() && (model.ui.demo_list || !model.demo.as_ref().is_some_and(Demo::over))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use super::{hierarchy, toast};
 
 /// Exit code of a demo that failed without one of its own.
 const FAILED: u8 = 1;
+/// The answer to a step while what is shown is frozen.
+const PAUSED: &str = "paused: Space resumes, then the demo can go on";
 
 /// Handles an event of the child.
 pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
@@ -28,6 +30,7 @@ pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
             demo.simulated = start.simulated;
             demo.budget = start.budget;
             demo.total_steps = start.total_steps;
+            demo.map_bytes = start.map_bytes;
             demo.kind = start.kind;
             demo.unpublished = demo.unpublished.take().or(start.unpublished);
             demo.phase = between_steps(demo);
@@ -35,6 +38,7 @@ pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
         DemoEvent::Step(step, choices) => {
             if demo.stepped() {
                 model.ui.demo_scroll = 0;
+                model.ui.demo_back = 0;
             }
             demo.phase = between_steps(demo);
             demo.choices = choices;
@@ -61,6 +65,7 @@ pub(super) fn handle(model: &mut Model, event: DemoEvent) -> Vec<Effect> {
         }
         DemoEvent::Result { ok, outcome } => {
             model.ui.demo_scroll = 0;
+            model.ui.demo_back = 0;
             demo.phase = DemoPhase::Done { ok };
             demo.outcome = Some(outcome);
             demo.choices.clear();
@@ -132,28 +137,51 @@ fn close_stale_popup(model: &mut Model) {
     }
 }
 
-/// Starts the next step.
+/// Starts the next step, or shows the one after an earlier step that is shown.
 pub(super) fn next(model: &mut Model) -> Vec<Effect> {
+    if model.ui.demo_back > 0 {
+        return look(model, model.ui.demo_back - 1);
+    }
+    if model.paused() {
+        return toast(model, Severity::Info, PAUSED);
+    }
     match &mut model.demo {
         Some(demo) if demo.stepped() && demo.phase == DemoPhase::Waiting => {
             demo.phase = DemoPhase::Running;
             vec![Effect::SendToDemo("next".into()), Effect::Draw]
         }
         Some(demo) if demo.running() => toast(model, Severity::Info, "the demo is still working on this step"),
-        Some(demo) if demo.over() => toast(model, Severity::Info, "this demo is over: p pauses what is shown"),
+        Some(demo) if demo.over() => toast(model, Severity::Info, "this demo is over: x lists the demos"),
         _ => toast(model, Severity::Info, "no demo runs: 7 lists them"),
     }
+}
+
+/// Shows the step that is `back` steps before the current one. The GPU's state stays as it is.
+fn look(model: &mut Model, back: usize) -> Vec<Effect> {
+    let steps = model.demo.as_ref().map_or(0, |demo| demo.steps.len());
+    model.ui.demo_back = back.min(steps.saturating_sub(1));
+    model.ui.demo_scroll = 0;
+    vec![Effect::Draw]
 }
 
 /// Performs an action of this view. Returns `None` if the view does not use it.
 pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
     let running = model.demo.as_ref().is_some_and(Demo::running);
+    let over = model.demo.as_ref().is_some_and(Demo::over);
+    // A stepped demo takes the keys until it was stopped or the list is opened.
+    let stepping = model.demo.as_ref().is_some_and(Demo::stepped) || (over && !model.ui.demo_list);
+    let has_steps = model.demo.as_ref().is_some_and(Demo::has_steps);
     let last = model.setup.demos.len().saturating_sub(1);
     let page = i32::from(model.ui.hits.told.page);
     match action {
         Action::StopDemo if running => return Some(stop(model)),
+        Action::StopDemo if over => model.ui.demo_list = !model.ui.demo_list,
+        Action::Explain if has_steps => model.ui.popup = Some(Popup::Explain { scroll: 0 }),
+        Action::Enter | Action::Move(Move::Right | Move::Down) if stepping => return Some(next(model)),
+        Action::Move(Move::Left | Move::Up) if stepping => return Some(look(model, model.ui.demo_back + 1)),
+        Action::Move(Move::First) if stepping => return Some(look(model, usize::MAX)),
+        Action::Move(Move::Last) if stepping => return Some(look(model, 0)),
         Action::Space if model.paused() => return None,
-        Action::Space if model.demo.as_ref().is_some_and(Demo::over) => return Some(next(model)),
         Action::Space | Action::Zoom(_) => {
             return pace(model, action).map(|line| vec![Effect::SendToDemo(line.into())]);
         }
@@ -164,16 +192,10 @@ pub(super) fn act(model: &mut Model, action: Action) -> Option<Vec<Effect>> {
         Action::Move(Move::First) => model.ui.demo_entry = 0,
         Action::Move(Move::Last) => model.ui.demo_entry = last,
         Action::Scroll(by) => scroll(model, by.into()),
-        Action::Enter if waits_for_user(model) => return Some(next(model)),
         Action::Enter => return Some(start_entry(model)),
         _ => return None,
     }
     Some(vec![Effect::Draw])
-}
-
-fn waits_for_user(model: &Model) -> bool {
-    let demo = model.demo.as_ref().filter(|demo| demo.stepped());
-    demo.is_some_and(|demo| demo.phase == DemoPhase::Waiting)
 }
 
 /// Returns the command to a demo whose pace the user sets.
@@ -189,6 +211,9 @@ fn pace(model: &Model, action: Action) -> Option<&'static str> {
 /// Opens the menu of fixes.
 pub(super) fn choose_fix(model: &mut Model) -> Vec<Effect> {
     match &model.demo {
+        Some(demo) if demo.running() && !demo.choices.is_empty() && model.paused() => {
+            toast(model, Severity::Info, PAUSED)
+        }
         Some(demo) if demo.running() && !demo.choices.is_empty() => {
             let default = demo.choices.iter().position(|choice| choice.default);
             model.ui.popup = Some(Popup::Fix {
@@ -203,6 +228,9 @@ pub(super) fn choose_fix(model: &mut Model) -> Vec<Effect> {
 
 /// Applies fix `n` of the menu.
 pub(super) fn fix(model: &mut Model, n: usize) -> Vec<Effect> {
+    if model.paused() {
+        return toast(model, Severity::Info, PAUSED);
+    }
     let Some(demo) = &mut model.demo else {
         return vec![Effect::Draw];
     };
@@ -243,6 +271,8 @@ pub(super) fn start_entry(model: &mut Model) -> Vec<Effect> {
 fn start(model: &mut Model, name: String, simulated: bool, automatic: bool) -> Vec<Effect> {
     model.ui.follow_demo = true;
     model.ui.demo_scroll = 0;
+    model.ui.demo_back = 0;
+    model.ui.demo_list = false;
     // It ends: there is one child.
     model.hierarchies.measuring = None;
     model.demo = Some(Demo {

@@ -72,9 +72,6 @@ pub(super) fn everywhere(model: &mut Model, action: Action) -> Vec<Effect> {
                 .unwrap_or(0);
             model.ui.popup = Some(Popup::Sort { selected });
         }
-        // Resuming comes first: a step of a demo would not be visible while paused.
-        Action::Space if model.paused() => return pause(model),
-        Action::Space if model.demo.as_ref().is_some_and(Demo::stepped) => return demo::next(model),
         Action::Space | Action::Pause => return pause(model),
         Action::BlackBoxes => return black_boxes(model),
         Action::ChooseFix => return demo::choose_fix(model),
@@ -129,7 +126,7 @@ fn escape(model: &mut Model) -> Vec<Effect> {
 }
 
 /// Toggles whether what is shown is frozen. Sampling continues either way.
-fn pause(model: &mut Model) -> Vec<Effect> {
+pub(super) fn pause(model: &mut Model) -> Vec<Effect> {
     let (before, selected) = (model.frozen.take(), model.ui.process);
     if before.is_none() {
         model.frozen = Some(Box::new(model.live.clone()));

@@ -29,13 +29,15 @@ mod triage;
 mod unified;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use gpumem_channel::Life;
 
 use crate::event::{Effect, Ending, Event};
 use crate::model::{
-    Action, BlackBoxes, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, MAX_MARKS, Model, Nanos,
-    Owner, Past, Point, Process, ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast, View, World,
+    Action, BlackBoxes, Channel, ChannelKey, ChannelSample, Device, DeviceKey, Glance, Inputs, MAX_MARKS, Mark,
+    MarkKind, Model, Nanos, Owner, Past, Point, Process, ProcessId, SECOND, Sample, Sampled, Severity, SourceId, Toast,
+    View, World,
 };
 
 use look::Look;
@@ -246,6 +248,7 @@ fn file_marks(model: &mut Model) {
         Owner::Channel(key) => may_tell(model, key),
         Owner::Pid(..) => true,
     });
+    number_phases(model, &marks);
     let waits = !model.inputs.looked();
     let mut devices = by_key(model);
     let mut left = Vec::new();
@@ -281,6 +284,27 @@ fn file_losses(model: &mut Model, now: Nanos, lost: Vec<(ChannelKey, u64)>) {
         }
     }
     model.live.published = published;
+}
+
+/// Gives new phases a look that differs from those of their device's other phases.
+fn number_phases(model: &mut Model, marks: &[Mark]) {
+    let looks = &mut model.looks;
+    for mark in marks.iter().filter(|mark| mark.kind == MarkKind::Phase) {
+        if !looks.phases.lacks(&mark.text) {
+            continue;
+        }
+        let device = model
+            .live
+            .devices
+            .iter()
+            .find(|device| device.key == mark.process.device);
+        let known = device.into_iter().flat_map(|device| &device.history.marks);
+        let known = known
+            .filter(|known| known.kind == MarkKind::Phase)
+            .map(|known| known.text.clone());
+        let names: Vec<Arc<str>> = known.chain([mark.text.clone()]).collect();
+        looks.add_phases(&names);
+    }
 }
 
 /// Returns the devices by their identity.

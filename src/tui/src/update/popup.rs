@@ -3,7 +3,7 @@
 use crate::event::{Effect, Key};
 use crate::model::{Action, Column, Model, Popup, Sort};
 
-use super::{attach, chosen as findings, demo, hierarchy, overview, ranks, relist};
+use super::{attach, chosen as findings, demo, hierarchy, keys, overview, ranks, relist};
 
 /// A move of the selection or of the text.
 enum Move {
@@ -23,7 +23,8 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::PageDown => Move::By(page),
         Key::Home | Key::Char('g') => Move::First,
         Key::End | Key::Char('G') => Move::Last,
-        Key::Enter | Key::Char(' ') => return accept(model),
+        Key::Enter => return accept(model),
+        Key::Char(' ') => return keys::pause(model),
         Key::Esc | Key::Char('q') => return close(model),
         Key::Char('r') if matches!(model.ui.popup, Some(Popup::Measure | Popup::Ranks)) => return close(model),
         Key::Char('?') if matches!(model.ui.popup, Some(Popup::Help { .. })) => return close(model),
@@ -31,6 +32,7 @@ pub(super) fn press(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Char('m') if matches!(model.ui.popup, Some(Popup::Findings { .. })) => return close(model),
         Key::Char('a') if matches!(model.ui.popup, Some(Popup::Attach { .. })) => return close(model),
         Key::Char('s') if matches!(model.ui.popup, Some(Popup::Sort { .. })) => return close(model),
+        Key::Char('e') if matches!(model.ui.popup, Some(Popup::Explain { .. })) => return close(model),
         Key::Char('f') if matches!(model.ui.popup, Some(Popup::Fix { .. })) => return close(model),
         // Ranks have numbers of their own.
         Key::Char('1'..='9') if model.ui.popup == Some(Popup::Ranks) => return Vec::new(),
@@ -80,7 +82,7 @@ fn accept(model: &mut Model) -> Vec<Effect> {
         Some(Popup::Attach { pid }) => attach::start(model, pid),
         Some(Popup::Ranks) => overview::act(model, Action::Enter).unwrap_or_default(),
         Some(Popup::Findings { chosen, .. }) => findings::open(model, chosen.as_ref()),
-        Some(Popup::Help { .. }) | None => vec![Effect::Draw],
+        Some(Popup::Help { .. } | Popup::Explain { .. }) | None => vec![Effect::Draw],
     }
 }
 
@@ -120,7 +122,9 @@ fn shift(model: &mut Model, movement: &Move) {
     let last = last_entry(model);
     let moved = |at: usize| moved(at, last);
     match &mut model.ui.popup {
-        Some(Popup::Help { scroll }) => *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16,
+        Some(Popup::Help { scroll } | Popup::Explain { scroll }) => {
+            *scroll = moved(usize::from(*scroll)).min(usize::from(u16::MAX)) as u16
+        }
         Some(Popup::Sort { selected } | Popup::Fix { selected }) => *selected = moved(*selected),
         Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks | Popup::Findings { .. }) | None => {}
     }
@@ -128,7 +132,7 @@ fn shift(model: &mut Model, movement: &Move) {
 
 fn last_entry(model: &Model) -> usize {
     match &model.ui.popup {
-        Some(Popup::Help { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
+        Some(Popup::Help { .. } | Popup::Explain { .. }) => usize::from(model.ui.hits.popup_lines.saturating_sub(1)),
         Some(Popup::Sort { .. }) => Column::ALL.len() - 1,
         Some(Popup::Fix { .. }) => model.demo.as_ref().map_or(0, |d| d.choices.len().saturating_sub(1)),
         Some(Popup::Measure | Popup::Attach { .. } | Popup::Ranks | Popup::Findings { .. }) | None => 0,

@@ -15,6 +15,8 @@ pub(super) fn refresh(model: &mut Model) {
     }
     let past = model.tags.take().filter(|past| past.process == map.process);
     let mut past = past.unwrap_or_else(|| TagPast::new(map.process));
-    past.push(map);
+    if past.push(map) {
+        model.looks.add_tags(&past.largest());
+    }
     model.tags = Some(past);
 }

@@ -1,5 +1,9 @@
-//! Demo: the steps of a running demo beside a picture of its memory, or the list of demos.
+//! Demo: the steps of a running demo beside a picture of its memory, a step with its map, or the list of demos.
 
+mod holes;
+mod lesson;
+mod map_strip;
+mod places;
 mod steps;
 
 use gpumem_channel::BlockState;
@@ -19,19 +23,28 @@ use crate::wrap::{width, wrap, wrap_to};
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     match &screen.model.demo {
-        Some(demo) => running(screen, area, demo),
-        None => list(screen, area),
+        Some(demo) if !screen.model.ui.demo_list => running(screen, area, demo),
+        _ => list(screen, area),
     }
 }
 
+/// Returns all that is known of the shown step.
+pub(super) fn explanation(screen: &Screen<'_>, width: u16) -> Vec<Line<'static>> {
+    let demo = screen.model.demo.as_ref();
+    demo.map_or_else(Vec::new, |demo| steps::whole(screen, demo, width))
+}
+
 fn running(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
-    let list_lines = if demo.running() {
+    let list_lines = if demo.running() || demo.over() {
         0
     } else {
         (screen.model.setup.demos.len() as u16 + 3).min(area.height / 3)
     };
     let (area, below) = split_bottom(area, list_lines);
-    if area.width >= 76 {
+    if demo.map_bytes.is_some() {
+        let inside = steps_frame(screen, area, demo);
+        lesson::draw(screen, inside, demo);
+    } else if area.width >= 76 {
         let (left, right) = split_left(area, (area.width * 11 / 20).min(84));
         memory_panel(screen, right, demo);
         steps_panel(screen, left, demo);
@@ -47,6 +60,15 @@ fn running(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 
 /// Draws the panel with the demo's steps.
 fn steps_panel(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
+    let inside = steps_frame(screen, area, demo);
+    steps::draw(screen, inside, demo);
+    if inside != area {
+        scroll_hint(screen, area);
+    }
+}
+
+/// Draws a frame with the demo's name and status; returns the area inside.
+fn steps_frame(screen: &mut Screen<'_>, area: Rect, demo: &Demo) -> Rect {
     let child = |p: &&Process| Some(p.pid) == demo.pid && p.state.alive();
     let suspended = screen
         .model
@@ -83,10 +105,7 @@ fn steps_panel(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         .note(status);
     let inside = panel.inner(area);
     screen.render(panel, area);
-    steps::draw(screen, inside, demo);
-    if inside != area {
-        scroll_hint(screen, area);
-    }
+    inside
 }
 
 /// Draws the keys that scroll the steps on the frame's last line.

@@ -1,6 +1,7 @@
 //! The popups over a view: help, the findings in full, the ranks of a job, questions, the sort menu, the fix menu.
 
 mod attach;
+mod explain;
 mod findings;
 mod help;
 mod measure;
@@ -37,6 +38,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, popup: &Popup) {
             menu(screen, area, "Sort by", &entries, *selected);
         }
         Popup::Ranks => ranks::draw(screen, area),
+        Popup::Explain { scroll } => explain::draw(screen, area, *scroll),
         Popup::Measure => measure::draw(screen, area),
         Popup::Attach { pid } => attach::draw(screen, area, *pid),
         Popup::Fix { selected } => {

@@ -11,7 +11,7 @@ mod tests;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::model::{Colors as Depth, Palette, Term};
+use crate::model::{Colors as Depth, Palette, TAG_GLYPHS, Term};
 use palette::{Swatch, mix, swatch};
 
 /// The meaning of a text or a cell, which decides its colour and glyph.
@@ -213,7 +213,7 @@ impl Theme {
             Ink::Unmapped => ('╌', '-'),
             // Its number, from 1.
             Ink::Tag(n) => {
-                let digit = char::from(b'1' + n % 9);
+                let digit = char::from(b'1' + n % TAG_GLYPHS);
                 (digit, digit)
             }
             Ink::Warning => ('▲', '!'),
@@ -311,6 +311,7 @@ fn ascii_lookalike(c: char) -> char {
         '°' => ' ',
         '×' => 'x',
         'µ' => 'u',
+        '▒' => ':',
         '✓' => '+',
         '✗' => 'x',
         '●' => '*',

@@ -10,10 +10,10 @@ use gpumem_text::units::{self, Form};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 
-use crate::model::{Basis, Device, DeviceKind, Nanos, Partition, SECOND};
+use crate::model::{Basis, Device, DeviceKind, Nanos, SECOND, Spread};
 use crate::view::panel::Panel;
 use crate::view::theme::Ink;
-use crate::view::widgets::{Entry, Legend, Says, StackedGraph};
+use crate::view::widgets::{Entry, Legend, Says, StackedGraph, at_times};
 use crate::view::{Screen, badge, history};
 use crate::wrap::{cut, width};
 use axis::{MemoryAxis, TimeAxis, top_above};
@@ -61,14 +61,15 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let window = Window::new(ui.span, ui.until.unwrap_or(newest), plot.width);
     let max_gap = (3 * screen.model.setup.interval).max(2 * SECOND);
     let past = tags::past(screen.model, device).filter(|_| ui.by_tag);
-    let by_tag = past.map(|past| tags::Stack::new(past, window, max_gap, ui.until.is_none()));
+    let by_tag = past.map(|past| tags::Stack::new(past, &screen.model.looks, window, max_gap, ui.until.is_none()));
+    let mut varies = by_tag.as_ref().is_some_and(tags::Stack::varies);
     match &by_tag {
         Some(stack) => {
             let top = top_above(stack.most(), device.memory.value().map_or(0, |m| m.total));
             screen.render(MemoryAxis { theme, top }, chart);
             stack.draw(screen, plot, top);
         }
-        None => by_state(screen, chart, plot, device, window, max_gap),
+        None => varies = by_state(screen, chart, plot, device, window, max_gap),
     }
     let axis = TimeAxis {
         theme,
@@ -96,7 +97,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         }
     };
     let [_, signs] = Layout::vertical([Constraint::Length(lines), Constraint::Min(0)]).areas(legends);
-    sign_legend(screen, signs, device, window);
+    sign_legend(screen, signs, device, window, varies);
     events::list(screen, list, device, window);
 }
 
@@ -169,23 +170,28 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
     inside
 }
 
-/// Draws the device's memory by state: that of all programs, or only of those that publish.
-fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, window: Window, max_gap: Nanos) {
+/// Draws the device's memory by state: that of all programs, or only of those that publish. Returns whether a column has a
+/// half-tone.
+fn by_state(screen: &mut Screen<'_>, chart: Rect, plot: Rect, device: &Device, window: Window, max_gap: Nanos) -> bool {
     let theme = screen.theme;
     let own = screen.model.ui.timeline.own;
     let columns = columns(device, window, max_gap);
     let total = device.memory.value().map_or(0, |m| m.total);
+    // The tops are those of the layers, of which the last one may be left out.
+    let layers = if own { &LAYERS[..2] } else { &LAYERS[..] };
+    let highest = layers.len() - 1;
+    let most = columns.iter().flatten().map(|tops| tops.most[highest]).max();
     let top = match own {
-        true => top_above(columns.iter().flatten().map(|m| m.reserved()).max().unwrap_or(0), total),
+        true => top_above(most.unwrap_or(0), total),
         false => total.max(1),
     };
     screen.render(MemoryAxis { theme, top }, chart);
-    let layers = if own { &LAYERS[..2] } else { &LAYERS[..] };
-    let share = |bytes: u64| bytes as f64 / top as f64;
-    let tops = |m: &Partition| [m.allocated, m.reserved(), m.used()].map(share);
-    let columns: Vec<_> = columns.iter().map(|m| m.as_ref().map(tops)).collect();
+    let shares = |tops: &[u64; 3]| tops.map(|bytes| bytes as f64 / top as f64);
+    let columns: Vec<_> = columns.iter().map(|tops| tops.map(|tops| tops.map(shares))).collect();
     let columns = &columns[..];
     screen.render(StackedGraph { theme, layers, columns }, plot);
+    let varies = |tops: &Spread<[f64; 3]>| tops.least[..=highest] != tops.most[..=highest];
+    columns.iter().flatten().any(varies)
 }
 
 /// Draws what the colours mean, with the newest figures.
@@ -232,8 +238,8 @@ fn legend(screen: &mut Screen<'_>, area: Rect, device: &Device) {
     screen.render(legend, area);
 }
 
-/// Draws what the glyphs of events and the bands of phases mean, and at the right the number of missing events.
-fn sign_legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
+/// Draws what the glyphs of events, the bands of phases and the half-tone mean, and at the right the number of missing events.
+fn sign_legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window, varies: bool) {
     let theme = screen.theme;
     let mut line = events::legend(&theme, device, window, area.width);
     let taken = line.width() as u16;
@@ -244,6 +250,11 @@ fn sign_legend(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Win
         let text = Span::styled(text, theme.ink(Ink::Dim));
         screen.render(Line::from(text).right_aligned(), area);
     }
-    line.extend(phases::legend(&theme, device, room.saturating_sub(taken)));
+    let looks = &screen.model.looks;
+    line.extend(phases::legend(&theme, device, looks, room.saturating_sub(taken)));
+    let entry = Span::styled(" at times", theme.ink(Ink::Dim));
+    if varies && line.width() + 1 + entry.width() <= usize::from(room) {
+        line.extend([at_times(&theme, Ink::Allocated), entry]);
+    }
     screen.render(line, area);
 }

@@ -46,19 +46,42 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
         120,
         40,
     );
-    terminal.wait_for(&["1 of 6", "SIMULATED", "waits for you", "Space next step"]);
+    terminal.wait_for(&["1 of 6", "SIMULATED", "waits for you", "Enter → next step"]);
     terminal.keys("f");
     terminal.wait_for(&["nothing to fix at this step"]);
-    terminal.keys(" ");
+    terminal.keys("\r");
     terminal.wait_for(&["2 of 6", "waits for you"]);
-    terminal.keys(" ");
-    terminal.wait_for(&["3 of 6", "it fails", "failed: 64.0 MiB requested", "f chooses a fix"]);
+    terminal.keys("\r");
+    terminal.wait_for(&[
+        "3 of 6",
+        "it fails",
+        "88 MiB free, largest hole 38 MiB, need 64 MiB",
+        "fits into none",
+        "f chooses a fix",
+    ]);
     terminal.keys("f");
     terminal.wait_for(&["Choose a fix", "release", "remap", "default: join", "workspace"]);
     // The menu begins at the default.
     terminal.keys("\r");
     terminal.wait_for(&["4 of 6", "Join the holes by remapping", "waits for you"]);
+    // Space pauses, and the demo does not go on meanwhile.
     terminal.keys(" ");
+    terminal.wait_for(&["PAUSED"]);
+    terminal.keys("\r");
+    terminal.wait_for(&["paused: Space resumes"]);
+    terminal.keys(" ");
+    terminal.wait("it is resumed", |screen| !screen.contains("PAUSED"));
+    terminal.keys("e");
+    terminal.wait_for(&["This step", "Nothing was copied"]);
+    terminal.keys("e");
+    // An earlier step can be seen again.
+    terminal.keys("\x1b[D");
+    terminal.wait_for(&["3 of 6, seen again"]);
+    terminal.keys("\x1b[C");
+    terminal.wait("the current step", |screen| {
+        screen.contains("4 of 6") && !screen.contains("seen again")
+    });
+    terminal.keys("\x1b[C");
     terminal.wait_for(&["5 of 6", "it succeeds", "waits for you"]);
     terminal.keys("1");
     terminal.wait_for(&["ran out of memory", "OOM x1"]);
@@ -66,14 +89,21 @@ fn fragmentation_is_stepped_through_and_fixed_in_the_dashboard() {
     terminal.wait_for(&["out of memory", "last 60 s"]);
     terminal.keys("7");
     terminal.wait_for(&["5 of 6"]);
-    terminal.keys(" ");
+    terminal.keys("\r");
     terminal.wait_for(&["6 of 6", "all intact", "waits for you"]);
-    terminal.keys(" ");
+    terminal.keys("\r");
     terminal.wait_for(&[
         "the large request failed before the fix",
         "it succeeded after remap",
         "every pattern was intact",
+        "before: step 3",
+        "after: step 6",
     ]);
+    // A key too many does not start it again.
+    terminal.keys("\r");
+    terminal.wait_for(&["x lists the demos", "before: step 3", "after: step 6"]);
+    terminal.keys("x");
+    terminal.wait_for(&["Enter start", "each runs as a child process"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));
 }
@@ -84,14 +114,14 @@ fn unified_asks_before_it_answers_in_the_dashboard() {
     let args = ["demo", "unified", "--device", "sim", "--size", "64M"];
     let mut terminal = Terminal::start(&world, &args, 120, 40);
     terminal.wait_for(&["1 of 13", "Guess: where is memory", "waits for you", "SIMULATED"]);
-    terminal.keys(" ");
+    terminal.keys("\r");
     terminal.wait_for(&[
         "2 of 13",
         "First touch: a prefetch",
         "Modelled: the kernel touches it first",
     ]);
     for step in 3..=12 {
-        terminal.keys(" ");
+        terminal.keys("\r");
         terminal.wait_for(&[&format!("{step} of 13"), "waits for you"]);
     }
     terminal.wait_for(&["does not fit, 4 passes", "f chooses a fix", "tiles", "split"]);
@@ -99,7 +129,7 @@ fn unified_asks_before_it_answers_in_the_dashboard() {
     terminal.wait_for(&["Choose a fix"]);
     terminal.keys("\r");
     terminal.wait_for(&["13 of 13", "Fix tiles", "waits for you"]);
-    terminal.keys(" ");
+    terminal.keys("\r");
     terminal.wait_for(&["done"]);
     terminal.keys("q");
     assert_eq!(terminal.ended(), Ended::Code(0));

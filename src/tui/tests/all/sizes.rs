@@ -89,7 +89,7 @@ fn a_storm_of_sizes_is_survived_in_every_view_with_popups_open() {
     for step in ["1 of 6", "2 of 6", "3 of 6"] {
         terminal.wait_for(&[step, "waits for you"]);
         if step != "3 of 6" {
-            terminal.keys(" ");
+            terminal.keys("\r");
         }
     }
     for (view, shown) in VIEWS {

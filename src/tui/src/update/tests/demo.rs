@@ -54,10 +54,7 @@ fn step(number: u64, choices: &[&str]) -> DemoEvent {
 #[test]
 fn stepped_demo_advances_and_takes_a_fix() {
     let mut model = running();
-    assert_eq!(
-        press(&mut model, &[Key::Char(' ')])[0],
-        Effect::SendToDemo("next".into())
-    );
+    assert_eq!(press(&mut model, &[Key::Enter])[0], Effect::SendToDemo("next".into()));
     assert_eq!(
         press(&mut model, &[Key::Char('f')]),
         [Effect::Draw],
@@ -80,6 +77,100 @@ fn stepped_demo_advances_and_takes_a_fix() {
         (&demo.phase, demo.pid, demo.steps.len()),
         (&DemoPhase::Done { ok: true }, None, 1)
     );
+}
+
+/// Looking back changes nothing on the device. The way forward goes through the steps that were seen, and then on.
+#[test]
+fn arrows_go_back_and_forth_between_steps() {
+    let mut model = running();
+    for number in 1..=3 {
+        send(&mut model, step(number, &[]));
+    }
+    let shown = |model: &Model| {
+        let demo = model.demo.as_ref().unwrap();
+        demo.steps_up_to(model.ui.demo_back).last().unwrap().number
+    };
+    for (key, number) in [
+        (Key::Left, 2),
+        (Key::Char('h'), 1),
+        (Key::Left, 1),
+        (Key::Enter, 2),
+        (Key::Home, 1),
+        (Key::End, 3),
+        (Key::Up, 2),
+        (Key::Down, 3),
+    ] {
+        assert_eq!(press(&mut model, &[key]), [Effect::Draw], "{key:?}");
+        assert_eq!(shown(&model), number, "{key:?}");
+    }
+    press(&mut model, &[Key::Left]);
+    assert_eq!(press(&mut model, &[Key::Right]), [Effect::Draw]);
+    assert_eq!(press(&mut model, &[Key::Right])[0], Effect::SendToDemo("next".into()));
+    press(&mut model, &[Key::Left]);
+    send(&mut model, step(4, &[]));
+    assert_eq!(shown(&model), 4, "a new step is shown");
+}
+
+#[test]
+fn last_step_stays_until_another_demo_is_started() {
+    let mut model = running();
+    send(&mut model, step(1, &[]));
+    let outcome = DemoOutcome::default();
+    send(&mut model, DemoEvent::Result { ok: true, outcome });
+    send(&mut model, DemoEvent::Exited("exit code 0".into()));
+    for key in [
+        Key::Enter,
+        Key::Right,
+        Key::Down,
+        Key::Char(' '),
+        Key::Char(' '),
+        Key::Left,
+    ] {
+        assert_eq!(press(&mut model, &[key]), [Effect::Draw], "{key:?}");
+        let demo = model.demo.as_ref().unwrap();
+        assert!(demo.over() && demo.steps.len() == 1 && !model.ui.demo_list, "{key:?}");
+    }
+    press(&mut model, &[Key::Char('x')]);
+    assert!(model.ui.demo_list);
+    press(&mut model, &[Key::Char('x')]);
+    assert!(!model.ui.demo_list, "the last demo is shown again");
+    let effects = press(&mut model, &[Key::Char('x'), Key::Enter]);
+    assert!(matches!(effects[0], Effect::StartDemo { .. }), "{effects:?}");
+    assert!(!model.ui.demo_list);
+}
+
+/// A step would not be seen.
+#[test]
+fn demo_does_not_go_on_while_paused() {
+    let mut model = running();
+    send(&mut model, step(1, &["remap"]));
+    press(&mut model, &[Key::Char(' ')]);
+    assert!(model.paused());
+    for key in [Key::Enter, Key::Right, Key::Char('f')] {
+        assert_eq!(press(&mut model, &[key]), [Effect::Draw], "{key:?}");
+        assert!(model.ui.toast.as_ref().unwrap().text.contains("Space resumes"));
+        assert!(model.ui.popup.is_none());
+    }
+    // Nor by a menu that was open before.
+    press(&mut model, &[Key::Char(' '), Key::Char('f'), Key::Char(' ')]);
+    assert_eq!(press(&mut model, &[Key::Enter]), [Effect::Draw]);
+    assert!(!model.demo.as_ref().unwrap().choices.is_empty());
+    press(&mut model, &[Key::Char(' ')]);
+    assert_eq!(press(&mut model, &[Key::Enter])[0], Effect::SendToDemo("next".into()));
+}
+
+#[test]
+fn step_is_explained_in_a_popup_that_closes_with_its_key() {
+    let mut model = running();
+    press(&mut model, &[Key::Char('e')]);
+    assert!(model.ui.popup.is_none(), "there is no step yet");
+    send(&mut model, step(1, &[]));
+    press(&mut model, &[Key::Char('e')]);
+    model.ui.hits.popup_lines = 4;
+    press(&mut model, &[Key::End]);
+    assert_eq!(model.ui.popup, Some(Popup::Explain { scroll: 3 }));
+    press(&mut model, &[Key::Char('e')]);
+    assert!(model.ui.popup.is_none());
 }
 
 #[test]
@@ -271,10 +362,10 @@ fn reason_for_not_publishing_is_kept_in_any_order() {
     }
 }
 
-/// The first line of a demo says what Space does, whatever its name. Before that Space belongs to the dashboard.
+/// The first line of a demo says what its keys do, whatever its name. Space halts a replay and pauses what is shown of others.
 #[test]
 fn keys_of_a_demo_follow_from_its_kind() {
-    let told_by_space = |kind: Option<DemoKind>| {
+    let told = |kind: Option<DemoKind>| {
         let mut model = busy();
         model.demo = Some(Demo {
             name: "unknown".into(),
@@ -288,13 +379,22 @@ fn keys_of_a_demo_follow_from_its_kind() {
         send(&mut model, DemoEvent::Start(Box::new(start)));
         let waits = model.demo.as_ref().unwrap().phase == DemoPhase::Waiting;
         let effects = press(&mut model, &[Key::Char('7'), Key::Char(' ')]);
-        (waits, effects[0].clone(), model.paused())
+        let halted = (effects[0].clone(), model.paused());
+        if model.paused() {
+            press(&mut model, &[Key::Char(' ')]);
+        }
+        let effects = press(&mut model, &[Key::Right]);
+        (waits, halted, effects.first().cloned())
     };
     let line = |line: &str| Effect::SendToDemo(line.into());
-    assert_eq!(told_by_space(Some(DemoKind::Stepped)), (true, line("next"), false));
-    assert_eq!(told_by_space(Some(DemoKind::Paced)), (false, line("pause"), false));
-    assert_eq!(told_by_space(Some(DemoKind::Looping)), (false, Effect::Draw, true));
-    assert_eq!(told_by_space(None), (false, Effect::Draw, true));
+    let paused = (Effect::Draw, true);
+    assert_eq!(
+        told(Some(DemoKind::Stepped)),
+        (true, paused.clone(), Some(line("next")))
+    );
+    assert_eq!(told(Some(DemoKind::Paced)), (false, (line("pause"), false), None));
+    assert_eq!(told(Some(DemoKind::Looping)), (false, paused.clone(), None));
+    assert_eq!(told(None), (false, paused, None));
 }
 
 /// Its passes are its steps, and they need no key.

@@ -407,6 +407,44 @@ fn card_lost_before_the_first_sample_has_no_figures() {
     assert_eq!(model.world().findings[0].text, "GPU 0 is lost: fell off the bus");
 }
 
+/// Its colour depends on its number.
+#[test]
+fn phase_keeps_its_number_when_others_come_and_go() {
+    let mut model = busy();
+    let process = model.live.processes[0].id;
+    let mut at = 0;
+    let mut pass = |model: &mut Model, names: &[&str]| {
+        let mark = |name: &&str| {
+            at += SECOND / 10;
+            Mark {
+                at,
+                kind: MarkKind::Phase,
+                process,
+                bytes: 0,
+                number: 0,
+                text: (*name).into(),
+            }
+        };
+        let sample = ChannelSample {
+            channels: model.inputs.channels.channels.clone(),
+            marks: names.iter().map(mark).collect(),
+            ..ChannelSample::default()
+        };
+        feed(model, [channel_sample(2 * SECOND, sample)]);
+        ["forward", "backward", "eval"].map(|name| model.looks.phases.of(name))
+    };
+    assert_eq!(pass(&mut model, &["forward", "eval"]), [Some(0), None, Some(1)]);
+    // By name, this one comes first.
+    assert_eq!(pass(&mut model, &["backward"]), [Some(0), Some(2), Some(1)]);
+    let many = ["step"; 2 * MAX_MARKS];
+    assert_eq!(pass(&mut model, &many), [Some(0), Some(2), Some(1)]);
+    let marks = &model.live.devices[0].history.marks;
+    assert!(
+        marks.iter().all(|mark| &*mark.text == "step"),
+        "the others are forgotten"
+    );
+}
+
 #[test]
 fn marks_go_to_their_device_in_order_and_stay_bounded() {
     let mut model = busy();

@@ -209,9 +209,33 @@ fn pause_freezes_only_what_is_shown() {
     assert_eq!(model.world().devices[0].memory.value().unwrap().used(), 20 * GIB);
 }
 
+/// Whatever is open, also where a demo waits.
 #[test]
-fn space_is_the_next_step_of_a_demo_that_waits() {
+fn space_pauses_and_resumes_in_every_view() {
+    for row in &VIEWS {
+        for popup in [None, Some(Popup::Help { scroll: 0 }), Some(Popup::Fix { selected: 0 })] {
+            let mut model = busy();
+            model.ui.view = row.view;
+            model.demo = Some(Demo {
+                kind: Some(DemoKind::Stepped),
+                phase: DemoPhase::Waiting,
+                choices: vec![Choice::default()],
+                total_steps: 5,
+                ..Demo::default()
+            });
+            model.ui.popup = popup.clone();
+            assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw], "{}", row.title);
+            assert!(model.paused() && model.ui.popup == popup, "{}", row.title);
+            press(&mut model, &[Key::Char(' ')]);
+            assert!(!model.paused(), "{}", row.title);
+        }
+    }
+}
+
+#[test]
+fn enter_is_the_next_step_of_a_demo_that_waits() {
     let mut model = busy();
+    model.ui.view = View::Demo;
     model.demo = Some(Demo {
         kind: Some(DemoKind::Stepped),
         phase: DemoPhase::Waiting,
@@ -219,14 +243,11 @@ fn space_is_the_next_step_of_a_demo_that_waits() {
         ..Demo::default()
     });
     assert_eq!(
-        press(&mut model, &[Key::Char(' ')]),
+        press(&mut model, &[Key::Enter]),
         [Effect::SendToDemo("next".into()), Effect::Draw]
     );
-    assert!(!model.paused());
-    let effects = press(&mut model, &[Key::Char(' ')]);
+    let effects = press(&mut model, &[Key::Enter]);
     assert_eq!(effects, [Effect::Draw], "further presses are not queued");
-    press(&mut model, &[Key::Char('p')]);
-    assert!(model.paused());
 }
 
 #[test]
@@ -449,49 +470,23 @@ fn timeline_by_tag_stays_on_the_selected_device() {
     assert!(!model.ui.timeline.by_tag);
 }
 
-/// Steps of a demo would not be visible while paused.
 #[test]
-fn space_resumes_before_it_advances_a_demo() {
-    for (kind, view) in [
-        (DemoKind::Stepped, View::Overview),
-        (DemoKind::Stepped, View::Demo),
-        (DemoKind::Paced, View::Demo),
-    ] {
-        let mut model = busy();
-        model.ui.view = view;
-        model.demo = Some(Demo {
-            kind: Some(kind),
-            phase: DemoPhase::Waiting,
-            total_steps: 5,
-            ..Demo::default()
-        });
-        press(&mut model, &[Key::Char('p')]);
-        assert!(model.paused());
-        assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw], "{kind:?}");
-        assert!(!model.paused(), "{kind:?}");
-        assert!(
-            matches!(press(&mut model, &[Key::Char(' ')])[0], Effect::SendToDemo(_)),
-            "{kind:?}"
-        );
-    }
-}
-
-/// A user who presses it once too often does not want to pause.
-#[test]
-fn space_after_the_last_step_does_not_pause() {
+fn space_resumes_before_it_halts_a_replay() {
     let mut model = busy();
     model.ui.view = View::Demo;
     model.demo = Some(Demo {
-        kind: Some(DemoKind::Stepped),
-        phase: DemoPhase::Done { ok: true },
-        total_steps: 5,
+        kind: Some(DemoKind::Paced),
+        phase: DemoPhase::Running,
         ..Demo::default()
     });
-    press(&mut model, &[Key::Char(' ')]);
-    assert!(!model.paused());
-    assert!(model.ui.toast.as_ref().unwrap().text.contains("p pauses"));
     press(&mut model, &[Key::Char('p')]);
     assert!(model.paused());
+    assert_eq!(press(&mut model, &[Key::Char(' ')]), [Effect::Draw]);
+    assert!(!model.paused());
+    assert_eq!(
+        press(&mut model, &[Key::Char(' ')])[0],
+        Effect::SendToDemo("pause".into())
+    );
 }
 
 /// The shown age of the figures grows.

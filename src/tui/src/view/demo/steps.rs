@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
 
-use crate::model::{Demo, DemoPhase, DemoStep, Target, TextGeometry};
+use crate::model::{Choice, Demo, DemoPhase, DemoStep, Target, TextGeometry};
 use crate::view::Screen;
 use crate::view::layout::clip;
 use crate::view::theme::Ink;
@@ -18,7 +18,7 @@ fn line(pieces: impl IntoIterator<Item = (String, Style)>) -> Line<'static> {
 }
 
 /// Cuts a line to `room` columns. An ellipsis stands for what is missing.
-fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
+pub(super) fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
     let cut = |span: Span<'static>| {
         let content = clip(&span.content, room);
         room -= width(&content);
@@ -30,6 +30,7 @@ fn fit(line: Line<'static>, mut room: u16) -> Line<'static> {
 /// Draws the steps. When there are too many lines, the oldest are left out; the user can scroll to them.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
     let all = usize::from(area.height);
+    let shown = demo.steps_up_to(screen.model.ui.demo_back);
     let mut now = present(screen, demo, area.width, None);
     let mut whole = now.clone();
     if now.len() > all {
@@ -40,7 +41,7 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
             now = present(screen, demo, area.width, Some(all - now.len()));
         }
     }
-    let before = demo.steps.split_last().map_or(&[][..], |(_, before)| before);
+    let before = shown.split_last().map_or(&[][..], |(_, before)| before);
     let past: Vec<Line<'static>> = before.iter().map(|step| past_line(screen, step)).collect();
     let above = past.len().saturating_sub(all.saturating_sub(now.len()));
     whole.splice(0..0, past.iter().cloned());
@@ -68,13 +69,16 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
 /// report of a failure to that many lines.
 fn present(screen: &Screen<'_>, demo: &Demo, width: u16, brief: Option<usize>) -> Vec<Line<'static>> {
     let mut lines = vec![];
-    if let Some(current) = demo.steps.last() {
+    let shown = demo.steps_up_to(screen.model.ui.demo_back);
+    if let Some(current) = shown.last() {
         current_lines(screen, &mut lines, demo, current, width, brief);
     } else if demo.phase == DemoPhase::Starting {
         let text = format!("{} is starting ...", demo.name);
         lines.push(Line::styled(text, screen.theme.ink(Ink::Dim)));
     }
-    closing_lines(screen, &mut lines, demo, width);
+    if shown.len() == demo.steps.len() {
+        lines.extend(closing_lines(screen, demo, width, Choice::text));
+    }
     if brief.is_some() {
         lines.retain(|line| !line.spans.is_empty());
     }
@@ -117,18 +121,14 @@ fn current_lines(
 ) {
     let theme = screen.theme;
     let (dim, plain, strong) = (theme.ink(Ink::Dim), Style::new(), theme.ink(Ink::Strong));
-    let of = if demo.total_steps > 0 {
-        format!(" of {}", demo.total_steps)
-    } else {
-        String::new()
-    };
     let (mark, mark_ink) = match demo.phase {
+        _ if again(screen, demo) => ("◂ ", Ink::Accent),
         DemoPhase::Done { .. } if step.oom.is_none() => ("✓ ", Ink::Good),
         DemoPhase::Done { .. } | DemoPhase::Failed(_) => ("✗ ", Ink::Warning),
         DemoPhase::Stopped => ("▸ ", Ink::Dim),
         DemoPhase::Starting | DemoPhase::Running | DemoPhase::Waiting => ("▸ ", Ink::Accent),
     };
-    let lead = format!("{:>2}{of}  ", step.number);
+    let lead = format!("{}  ", number(screen, demo, step));
     let room = width.saturating_sub(lead.len() as u16 + 2);
     for (i, part) in wrap(&step.title, room).into_iter().enumerate() {
         let (mark, lead) = match i {
@@ -203,8 +203,37 @@ fn current_lines(
     out.push(figures);
 }
 
-/// Adds the choices, the notice and the outcome.
-fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo, width: u16) {
+/// Checks whether an earlier step is shown again.
+fn again(screen: &Screen<'_>, demo: &Demo) -> bool {
+    demo.steps_up_to(screen.model.ui.demo_back).len() < demo.steps.len()
+}
+
+/// Returns the number of the shown step, and how many there are: `3 of 7, seen again`.
+pub(super) fn number(screen: &Screen<'_>, demo: &Demo, step: &DemoStep) -> String {
+    let of = match demo.total_steps {
+        0 => String::new(),
+        steps => format!(" of {steps}"),
+    };
+    let again = if again(screen, demo) { ", seen again" } else { "" };
+    format!("{:>2}{of}{again}", step.number)
+}
+
+/// Returns all that is known of the shown step, after the titles of those before.
+pub(super) fn whole(screen: &Screen<'_>, demo: &Demo, width: u16) -> Vec<Line<'static>> {
+    let shown = demo.steps_up_to(screen.model.ui.demo_back);
+    let before = shown.split_last().map_or(&[][..], |(_, before)| before);
+    let past = before.iter().map(|step| fit(past_line(screen, step), width));
+    past.chain(present(screen, demo, width, None)).collect()
+}
+
+/// Returns the choices, as `text` words them, the notice and the outcome.
+pub(super) fn closing_lines(
+    screen: &Screen<'_>,
+    demo: &Demo,
+    width: u16,
+    text: fn(&Choice) -> String,
+) -> Vec<Line<'static>> {
+    let mut out = vec![];
     let theme = screen.theme;
     let (dim, plain) = (theme.ink(Ink::Dim), Style::new());
     let warning = |text: String| Line::styled(text, theme.ink(Ink::Warning));
@@ -217,7 +246,7 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo,
         for choice in &demo.choices {
             let name = format!("  {:<10}", choice.name);
             let room = width.saturating_sub(name.len() as u16);
-            for (i, part) in wrap(&choice.text(), room).into_iter().enumerate() {
+            for (i, part) in wrap(&text(choice), room).into_iter().enumerate() {
                 let lead = if i == 0 { name.clone() } else { " ".repeat(name.len()) };
                 out.push(line([(lead, theme.ink(Ink::Strong)), (part, dim)]));
             }
@@ -231,7 +260,7 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo,
         out.push(Line::default());
         out.extend(wrap(why, width).into_iter().map(warning));
     }
-    let Some(outcome) = &demo.outcome else { return };
+    let Some(outcome) = &demo.outcome else { return out };
     out.push(Line::default());
     let fix = outcome.fix.as_deref().unwrap_or("the fix");
     let lines = [
@@ -252,6 +281,7 @@ fn closing_lines(screen: &Screen<'_>, out: &mut Vec<Line<'static>>, demo: &Demo,
         let parts = marks.zip(wrap(&text, width.saturating_sub(2)));
         out.extend(parts.map(|(mark, part)| line([(mark.into(), theme.ink(ink)), (part, plain)])));
     }
+    out
 }
 
 #[cfg(test)]

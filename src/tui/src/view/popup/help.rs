@@ -78,6 +78,7 @@ const WORDS: &[HelpLine<'_>] = &[
     Key("n/s", "the driver does not offer this figure"),
     Key(">", "before a figure: at least"),
     Key("▐", "where a block begins"),
+    Key("▒", "in a graph: between the least and the most of a column's time"),
 ];
 
 /// From this width on the glossary stands beside the keys.

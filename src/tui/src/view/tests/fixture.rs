@@ -16,7 +16,7 @@ use memory::{block_map, figures, history, partition};
 
 pub(in crate::view) use broken::{failing, several};
 pub(super) use broken::{mig, shared};
-pub(in crate::view) use simulated::simulated;
+pub(in crate::view) use simulated::{lesson, simulated};
 
 pub(super) const M: u64 = 1 << 20;
 pub(super) const G: u64 = 1 << 30;
@@ -288,6 +288,17 @@ pub(super) fn screens() -> Vec<(&'static str, Model)> {
             model
         }),
         ("demo", at(View::Demo, simulated())),
+        ("demo-fails", at(View::Demo, lesson(3))),
+        ("demo-before-after", at(View::Demo, lesson(5))),
+        ("demo-seen-again", {
+            let mut model = at(View::Demo, lesson(5));
+            model.ui.demo_back = 3;
+            model
+        }),
+        (
+            "demo-explained",
+            with(Popup::Explain { scroll: 0 }, at(View::Demo, lesson(3))),
+        ),
         ("demo-managed", unified::demo()),
         ("unified-simulated", at(View::Unified, unified::demo())),
         ("overview-managed-sim", at(View::Overview, unified::demo())),

@@ -4,7 +4,7 @@
 use ratatui::style::Color;
 
 use super::Ink;
-use crate::model::Rgb as Chosen;
+use crate::model::{Rgb as Chosen, TAG_COLOURS};
 
 /// Red, green, blue.
 pub(super) type Rgb = (u8, u8, u8);
@@ -190,7 +190,7 @@ pub(super) fn swatch(ink: Ink) -> Option<Swatch> {
 
 /// Returns the colours of a tag. Neighbours differ in lightness, and each tag has its number beside it.
 fn tag(n: u8) -> Option<Swatch> {
-    let (base, deep, bright, indexed, basic) = match n % 5 {
+    let (base, deep, bright, indexed, basic) = match n % TAG_COLOURS {
         0 => ((72, 134, 214), (34, 74, 132), (116, 178, 244), 68, Color::LightBlue),
         1 => ((214, 134, 62), (132, 76, 28), (246, 178, 112), 173, Color::Yellow),
         2 => ((50, 148, 134), (26, 90, 82), (98, 200, 184), 72, Color::Green),

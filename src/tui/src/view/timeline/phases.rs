@@ -7,19 +7,19 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::Window;
-use crate::model::{Device, Mark, MarkKind, TimelineUi};
+use crate::model::{Device, Looks, Mark, MarkKind, PHASE_LOOKS, TimelineUi};
 use crate::view::Screen;
 use crate::view::theme::{Ink, Theme};
-use crate::view::widgets::{PHASE_LOOKS, PhaseBand, PhaseStrip, phase_look};
+use crate::view::widgets::{PhaseBand, PhaseStrip, phase_look};
 use crate::wrap::{cut, width};
 
 /// Draws the bands, or a note that they are too many to tell apart.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, window: Window) {
     let theme = screen.theme;
-    let names = names(device);
+    let names = names(device, &screen.model.looks);
     let (bands, marks) = bands(device, window, &names);
     if marks > usize::from(window.columns) / 3 {
-        let names: Vec<&str> = names.iter().take(5).map(|n| &**n).collect();
+        let names: Vec<&str> = names.iter().take(5).map(|(_, name)| &**name).collect();
         let shortest = screen.model.ui.timeline.span <= TimelineUi::SPANS[0];
         let text = format!(
             "{}too many phases to tell apart ({})",
@@ -35,15 +35,15 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect, device: &Device, window:
 }
 
 /// Returns the names of the phases in their colours, as far as they fit. Bands may be too short for their names.
-pub(super) fn legend(theme: &Theme, device: &Device, room: u16) -> Vec<Span<'static>> {
+pub(super) fn legend(theme: &Theme, device: &Device, looks: &Looks, room: u16) -> Vec<Span<'static>> {
     let mut spans = vec![];
     let mut x = 0;
-    for (i, name) in names(device).iter().enumerate().take(PHASE_LOOKS) {
+    for (look, name) in names(device, looks).iter().take(PHASE_LOOKS.into()) {
         let end = x + 2 + width(name);
         if end > room {
             break;
         }
-        let (line, style) = phase_look(theme, i);
+        let (line, style) = phase_look(theme, *look);
         let line = if line == '─' { '━' } else { line };
         spans.extend([
             Span::styled(line.to_string(), style),
@@ -56,15 +56,18 @@ pub(super) fn legend(theme: &Theme, device: &Device, room: u16) -> Vec<Span<'sta
     spans
 }
 
-/// Returns the names of all phases in the history, sorted, so that a band keeps its colour while the window moves.
-fn names(device: &Device) -> Vec<Arc<str>> {
+/// Returns the phases of the history, each with the number that its look depends on, in the order of these.
+fn names(device: &Device, looks: &Looks) -> Vec<(usize, Arc<str>)> {
     let marks = device.history.marks.iter().filter(|m| m.kind == MarkKind::Phase);
     let names: BTreeSet<&Arc<str>> = marks.map(|m| &m.text).collect();
-    names.into_iter().cloned().collect()
+    let number = |(place, name): (usize, &Arc<str>)| (looks.phases.of(name).map_or(place, usize::from), name.clone());
+    let mut names: Vec<_> = names.into_iter().enumerate().map(number).collect();
+    names.sort();
+    names
 }
 
 /// Returns the bands of the window, and the number of marks they were made from.
-fn bands(device: &Device, window: Window, names: &[Arc<str>]) -> (Vec<PhaseBand>, usize) {
+fn bands(device: &Device, window: Window, names: &[(usize, Arc<str>)]) -> (Vec<PhaseBand>, usize) {
     let newest = device.history.long.back().map_or(0, |p| p.at);
     let end = window.column(newest).map_or(window.columns, |c| c + 1);
     let band = |mark: &Mark, columns| PhaseBand {
@@ -72,7 +75,10 @@ fn bands(device: &Device, window: Window, names: &[Arc<str>]) -> (Vec<PhaseBand>
             0 => mark.text.clone(),
             number => format!("{} {number}", mark.text).into(),
         },
-        index: names.iter().position(|n| *n == mark.text).unwrap_or(0),
+        index: names
+            .iter()
+            .find(|(_, name)| *name == mark.text)
+            .map_or(0, |known| known.0),
         columns,
     };
     let mut bands: Vec<PhaseBand> = vec![];

@@ -7,22 +7,21 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::{Window, fill};
-use crate::model::{Device, Model, Nanos, TagPast, TagPoint};
+use crate::model::{Device, Looks, Model, Nanos, Spread, TagPast, TagPoint};
 use crate::view::Screen;
 use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::{StackedGraph, shade, swatch};
 use crate::wrap::{cut, width};
 
-/// The number of tags with a layer of their own; all others share one more.
-const LAYERS: usize = 5;
 /// The most columns of a name in the legend.
 const NAME: u16 = 20;
 
 /// The stacked layers of a window.
-pub(super) struct Stack<'a> {
+pub(super) struct Stack {
     /// From the bottom up. The rest, if there is any, is the last.
     layers: Vec<Layer>,
-    columns: Vec<Option<&'a TagPoint>>,
+    /// The tops of the layers in each column, in bytes.
+    columns: Vec<Option<Spread<Vec<u64>>>>,
 }
 
 struct Layer {
@@ -38,18 +37,22 @@ pub(super) fn past<'a>(model: &'a Model, device: &Device) -> Option<&'a TagPast>
     (Some(past.process) == model.ui.process && past.process.device == device.key && past.any()).then_some(past)
 }
 
-impl<'a> Stack<'a> {
+impl Stack {
     /// Stacks the part of a history that lies in a window. If the window ends with the newest samples (`ends`), the legend has
     /// the newest figures, even if they are newer than the window: a black box is read after the device's last sample.
-    pub(super) fn new(past: &'a TagPast, window: Window, max_gap: Nanos, ends: bool) -> Stack<'a> {
-        let points = past.points.iter().map(|p| (p.at, p));
-        let columns = fill(points, window, max_gap, |p| p.total());
-        let newest = columns.iter().rev().flatten().next().copied();
-        let newest = if ends { past.points.back() } else { newest };
-        Stack {
-            layers: layers(past, &columns, newest),
-            columns,
-        }
+    pub(super) fn new(past: &TagPast, looks: &Looks, window: Window, max_gap: Nanos, ends: bool) -> Stack {
+        let inside = past.points.iter().filter(|point| window.column(point.at).is_some());
+        // The last one before it is held at its start.
+        let before = past.points.iter().rev().find(|point| point.at < window.start(0));
+        let seen: Vec<&TagPoint> = before.into_iter().chain(inside).collect();
+        let newest = if ends { past.points.back() } else { seen.last().copied() };
+        let layers = layers(past, looks, &seen, newest);
+        let moments = past
+            .points
+            .iter()
+            .map(|point| (point.at, Spread::of(tops(&layers, point))));
+        let columns = fill(moments, window, max_gap);
+        Stack { layers, columns }
     }
 
     /// Returns name, look and newest bytes of the layers, from the bottom up.
@@ -66,37 +69,36 @@ impl<'a> Stack<'a> {
 
     /// Returns the bytes of the highest column.
     pub(super) fn most(&self) -> u64 {
-        self.columns.iter().flatten().map(|p| p.total()).max().unwrap_or(0)
+        let tops = self.columns.iter().flatten().filter_map(|tops| tops.most.last());
+        tops.copied().max().unwrap_or(0)
+    }
+
+    /// Checks whether a column has a half-tone.
+    pub(super) fn varies(&self) -> bool {
+        self.columns.iter().flatten().any(|tops| tops.least != tops.most)
     }
 
     /// Draws the columns, and each layer's number at the right edge, so that layers differ by more than their colour.
     pub(super) fn draw(&self, screen: &mut Screen<'_>, plot: Rect, top: u64) {
         let theme = screen.theme;
         let layers: Vec<Ink> = self.layers.iter().map(|l| l.ink).collect();
-        let columns: Vec<_> = self.columns.iter().map(|p| p.map(|p| self.tops(p, top))).collect();
+        let shares = |tops: &Vec<u64>| -> Vec<f64> { tops.iter().map(|&bytes| bytes as f64 / top as f64).collect() };
+        let columns: Vec<_> = self
+            .columns
+            .iter()
+            .map(|tops| tops.as_ref().map(|tops| tops.map(shares)))
+            .collect();
         let (layers, columns) = (&layers[..], &columns[..]);
         screen.render(StackedGraph { theme, layers, columns }, plot);
         let newest = columns.iter().rposition(Option::is_some);
         if let Some(x) = newest.filter(|_| theme.has_eighths()) {
             let mut foot = 0.0;
-            for (&ink, &share) in layers.iter().zip(columns[x].iter().flatten()) {
-                number(screen, plot, x as u16, ink, (foot, share));
-                foot = share;
+            let tops = columns[x].iter().flat_map(|tops| tops.least.iter().zip(&tops.most));
+            for (&ink, (&least, &most)) in layers.iter().zip(tops) {
+                number(screen, plot, x as u16, ink, (foot, least));
+                foot = most;
             }
         }
-    }
-
-    /// Returns the height of each layer's top as a share of the plot's.
-    fn tops(&self, point: &TagPoint, top: u64) -> Vec<f64> {
-        let mut sum = 0u64;
-        let layers = self.layers.iter().map(|layer| match &layer.tag {
-            Some(tag) => {
-                sum = sum.saturating_add(point.bytes(tag));
-                sum
-            }
-            None => point.total(),
-        });
-        layers.map(|bytes| bytes as f64 / top as f64).collect()
     }
 
     /// Returns the lines of a legend with the names and newest bytes of the layers.
@@ -123,27 +125,30 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// Chooses the tags that had the most bytes at any known moment. Tags that never shrink in the window lie at the bottom, so
-/// that those that do don't move them. The look of a tag depends on the place of its name among the chosen ones, so it is the
-/// same in every run of a program.
-fn layers(past: &TagPast, columns: &[Option<&TagPoint>], newest: Option<&TagPoint>) -> Vec<Layer> {
-    let points = &past.points;
-    let seen = || columns.iter().flatten();
-    let mut tags: Vec<(Arc<str>, u64)> = Vec::new();
-    for (name, bytes) in points.iter().flat_map(|p| &p.tags) {
-        match tags.iter_mut().find(|known| known.0 == *name) {
-            Some(known) => known.1 = known.1.max(*bytes),
-            None => tags.push((name.clone(), *bytes)),
+/// Returns the height of each layer's top in bytes.
+fn tops(layers: &[Layer], point: &TagPoint) -> Vec<u64> {
+    let mut sum = 0u64;
+    let tops = layers.iter().map(|layer| match &layer.tag {
+        Some(tag) => {
+            sum = sum.saturating_add(point.bytes(tag));
+            sum
         }
-    }
-    tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    tags.truncate(LAYERS);
-    tags.sort_by(|a, b| a.0.cmp(&b.0));
-    let least = |tag: &str| seen().map(|p| p.bytes(tag)).min().unwrap_or(0);
-    let named = (0u8..).zip(tags).map(|(i, (tag, _))| {
+        None => point.total(),
+    });
+    tops.collect()
+}
+
+/// Makes a layer of each tag that had the most bytes at any known moment. Tags that never shrink in the window lie at the bottom,
+/// so that those that do don't move them. A tag keeps its look for the session.
+fn layers(past: &TagPast, looks: &Looks, seen: &[&TagPoint], newest: Option<&TagPoint>) -> Vec<Layer> {
+    let points = &past.points;
+    let mut tags = past.largest();
+    tags.sort();
+    let least = |tag: &str| seen.iter().map(|p| p.bytes(tag)).min().unwrap_or(0);
+    let named = (0u8..).zip(tags).map(|(place, tag)| {
         let layer = Layer {
             newest: newest.map_or(0, |p| p.bytes(&tag)),
-            ink: Ink::Tag(i),
+            ink: Ink::Tag(looks.tags.of(&tag).unwrap_or(place)),
             tag: Some(tag.clone()),
         };
         (std::cmp::Reverse(least(&tag)), layer)
@@ -186,7 +191,7 @@ mod tests {
     use super::*;
     use crate::model::{ChannelKey, DeviceKey, Owner, ProcessId};
 
-    /// A tag has the same colour in every run, however large it is at the moment.
+    /// A tag keeps its colour, however large it is at the moment and whatever is beside it.
     #[test]
     fn tags_keep_their_looks_and_end_with_the_newest_figures() {
         let mut past = TagPast::new(ProcessId {
@@ -204,12 +209,16 @@ mod tests {
         add(20, [("activations", 12), ("weights", 9)]);
         // This one is newer than the device's last sample.
         add(90, [("weights", 8), ("activations", 0)]);
+        let mut looks = Looks::default();
+        // Another program had these.
+        looks.add_tags(&["weights", "cache"].map(Into::into));
+        looks.add_tags(&past.largest());
         let layers = |ends: bool| -> Vec<(String, Ink, u64)> {
-            let stack = Stack::new(&past, Window::new(20, 29, 2), 10, ends);
+            let stack = Stack::new(&past, &looks, Window::new(20, 29, 2), 10, ends);
             stack.layers()
         };
         let layer = |name: &str, ink, bytes| (name.to_owned(), ink, bytes);
-        let [activations, weights] = [Ink::Tag(0), Ink::Tag(1)];
+        let [weights, activations] = [Ink::Tag(0), Ink::Tag(2)];
         assert_eq!(
             layers(true),
             [layer("weights", weights, 8), layer("activations", activations, 0)]

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::model::{Device, History, Nanos, Partition};
+use crate::model::{Device, History, Nanos, Spread};
 
 /// The shown span, divided into one bucket of time per column. Buckets begin at multiples of their width, so that a sample
 /// does not change its bucket when another one arrives.
@@ -40,37 +40,39 @@ impl Window {
     }
 }
 
-/// Returns one point per column: the highest of its bucket, else the previous one if it is not older than `max_gap`. Points
-/// come oldest first.
-pub(super) fn fill<'a, T, K: PartialOrd>(
-    points: impl Iterator<Item = (Nanos, &'a T)>,
+/// Returns the least and the most of each column's moments; of a column without any, those of the last moment before it, if it is
+/// not older than `max_gap`. Moments come oldest first.
+pub(super) fn fill<T: Clone + AsRef<[u64]> + AsMut<[u64]>>(
+    moments: impl Iterator<Item = (Nanos, Spread<T>)>,
     window: Window,
     max_gap: Nanos,
-    height: impl Fn(&T) -> K,
-) -> Vec<Option<&'a T>> {
-    let mut columns: Vec<Option<&T>> = vec![None; usize::from(window.columns)];
-    let mut before: Option<(Nanos, &T)> = None;
+) -> Vec<Option<Spread<T>>> {
+    let mut columns: Vec<Option<Spread<T>>> = vec![None; usize::from(window.columns)];
+    // The last moment of each column.
+    let mut last = columns.clone();
+    let mut before = None;
     let mut newest = None;
-    for (at, point) in points {
+    for (at, moment) in moments {
         newest = Some(at);
-        match window.column(at) {
+        match window.column(at).map(usize::from) {
             Some(column) => {
-                let here = &mut columns[usize::from(column)];
-                if here.is_none_or(|known| height(known) <= height(point)) {
-                    *here = Some(point);
+                match &mut columns[column] {
+                    Some(known) => known.add(&moment),
+                    here => *here = Some(moment.clone()),
                 }
+                last[column] = Some(moment);
             }
-            None if at < window.start(0) => before = Some((at, point)),
+            None if at < window.start(0) => before = Some((at, moment)),
             None => {}
         }
     }
-    for column in 0..window.columns {
-        let start = window.start(column);
-        match columns[usize::from(column)] {
-            Some(point) => before = Some((start, point)),
+    for (n, (column, last)) in (0..).zip(columns.iter_mut().zip(last)) {
+        let start = window.start(n);
+        match last {
+            Some(last) => before = Some((start, last)),
             None => {
-                let fresh = before.filter(|(at, _)| start.saturating_sub(*at) <= max_gap);
-                columns[usize::from(column)] = fresh.map(|(_, point)| point);
+                let fresh = before.as_ref().filter(|(at, _)| start.saturating_sub(*at) <= max_gap);
+                *column = fresh.map(|(_, moment)| moment.clone());
             }
         }
     }
@@ -81,28 +83,28 @@ pub(super) fn fill<'a, T, K: PartialOrd>(
     columns
 }
 
-/// Returns the partition with the most memory in use of each column. Before the first sample it is what publishers held.
-pub(super) fn columns(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<Partition>> {
-    let points = device.history.points().map(|p| (p.at, &p.memory));
-    let seen = fill(points, window, max_gap, Partition::fullness).into_iter();
-    let total = device.memory.value().map_or(0, |memory| memory.total);
-    let told = told(&device.history, window, total);
-    seen.zip(told).map(|(seen, told)| seen.copied().or(told)).collect()
+/// Returns the tops of a device's memory in each column. Before the first sample they are those of what publishers held.
+pub(super) fn columns(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<Spread<[u64; 3]>>> {
+    let seen = fill(device.history.tops(), window, max_gap).into_iter();
+    seen.zip(told(&device.history, window))
+        .map(|(seen, told)| seen.or(told))
+        .collect()
 }
 
-/// Returns the most that publishers held in each column before the first sample.
-fn told(history: &History, window: Window, total: u64) -> Vec<Option<Partition>> {
-    let mut columns: Vec<Option<Partition>> = vec![None; usize::from(window.columns)];
+/// Returns the tops of what publishers held in each column before the first sample.
+fn told(history: &History, window: Window) -> Vec<Option<Spread<[u64; 3]>>> {
+    let mut columns: Vec<Option<Spread<_>>> = vec![None; usize::from(window.columns)];
     for step in &history.past {
         // A step ends just before the moment at which the next one begins.
         let last = (step.until.saturating_sub(1).max(step.at) / window.bucket).checked_sub(window.first);
         let first = (step.at / window.bucket).saturating_sub(window.first);
         let Some(last) = last else { continue };
-        let held = Partition::of_publishers(total, step.allocated, step.reserved);
+        let reserved = step.reserved.max(step.allocated);
+        let held = Spread::of([step.allocated, reserved, reserved]);
         for column in first..=last.min(u64::from(window.columns).saturating_sub(1)) {
-            let here = &mut columns[column as usize];
-            if here.is_none_or(|known| known.fullness() <= held.fullness()) {
-                *here = Some(held);
+            match &mut columns[column as usize] {
+                Some(known) => known.add(&held),
+                here => *here = Some(held),
             }
         }
     }

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::counting_text;
-use crate::model::{CounterHistory, Counting, ManagedProcess, Rates};
+use crate::model::{CounterHistory, Counting, ManagedProcess, Rates, Spread};
 use crate::view::Screen;
 use crate::view::layout::{ELLIPSIS, clip};
 use crate::view::theme::{Ink, Theme};
@@ -166,8 +166,8 @@ fn draw_graphs(screen: &mut Screen<'_>, area: Rect, past: &CounterHistory) {
         let room = usize::from(half.width);
         let newest = &steps[steps.len().saturating_sub(room)..];
         let blank = room - newest.len();
-        let known = newest.iter().map(|rates| Some([of(rates) / most]));
-        let columns: Vec<Option<[f64; 1]>> = std::iter::repeat_n(None, blank).chain(known).collect();
+        let known = newest.iter().map(|rates| Some(Spread::of([of(rates) / most])));
+        let columns: Vec<Option<Spread<[f64; 1]>>> = std::iter::repeat_n(None, blank).chain(known).collect();
         let widget = StackedGraph {
             theme,
             layers: &[ink],

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
 use super::graph::StackedGraph;
-use crate::model::{Device, Partition, SECOND};
+use crate::model::{Device, SECOND, Spread};
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::width;
 use gpumem_text::units;
@@ -43,7 +43,8 @@ impl Widget for HistoryGraph<'_> {
         let [chart, times] = Layout::vertical([Constraint::Min(0), Constraint::Length(times)]).areas(chart);
         let scale = Scale::new(chart.width);
         let columns = columns(self.device, scale);
-        let top = columns.iter().flatten().map(|m| m.total).max().unwrap_or(0).max(1);
+        let seconds = self.device.history.seconds.iter();
+        let top = seconds.map(|second| second.memory.total).max().unwrap_or(0).max(1);
         for (text, y) in [
             (units::bytes_short(top), chart.top()),
             ("0".to_owned(), chart.bottom() - 1),
@@ -68,9 +69,8 @@ impl Widget for HistoryGraph<'_> {
         if width(&begin) < left {
             Span::styled(begin, dim).render(times, buf);
         }
-        let share = |bytes: u64| bytes as f64 / top as f64;
-        let tops = |m: &Partition| [m.allocated, m.reserved(), m.used()].map(share);
-        let columns: Vec<_> = columns.into_iter().map(|m| m.map(tops)).collect();
+        let shares = |tops: &[u64; 3]| tops.map(|bytes| bytes as f64 / top as f64);
+        let columns: Vec<_> = columns.iter().map(|tops| tops.map(|tops| tops.map(shares))).collect();
         StackedGraph {
             theme: self.theme,
             layers: &LAYERS,
@@ -108,60 +108,71 @@ impl Scale {
             return 0..0;
         };
         match usize::from(self.fine) {
-            0 => second * width / seconds..(second + 1) * width / seconds,
+            // Several seconds share a column.
+            0 if width > 0 => second * width / seconds..second * width / seconds + 1,
+            0 => 0..0,
             fine => width - (seconds - second) * fine..width - (seconds - second - 1) * fine,
         }
     }
 }
 
-/// Returns one partition per column, the newest last. It is the one with the most memory in use in its second, or in its part
-/// of the second if there are enough samples. Seconds without a sample are gaps.
-fn columns(device: &Device, scale: Scale) -> Vec<Option<&Partition>> {
-    let mut columns = vec![None; usize::from(scale.width)];
+/// Returns the least and the most of each column's samples, the newest last. If there are several columns in a second, those that
+/// have samples of their own show these. Seconds without a sample are gaps.
+fn columns(device: &Device, scale: Scale) -> Vec<Option<Spread<[u64; 3]>>> {
+    let mut columns: Vec<Option<Spread<[u64; 3]>>> = vec![None; usize::from(scale.width)];
     let history = &device.history;
     let Some(edge) = history.edge() else { return columns };
-    for point in history.seconds.iter() {
-        if let Some(back) = edge.checked_sub(point.at / SECOND) {
-            // If seconds share a column, the newest one is shown, as it is when the column is its own.
-            columns[scale.columns(back)].fill(Some(&point.memory));
+    let put = |column: &mut Option<Spread<[u64; 3]>>, tops: &Spread<[u64; 3]>| match column {
+        Some(known) => known.add(tops),
+        None => *column = Some(*tops),
+    };
+    for second in &history.seconds {
+        if let Some(back) = edge.checked_sub(second.at / SECOND) {
+            for column in &mut columns[scale.columns(back)] {
+                put(column, &second.spread);
+            }
         }
     }
     if scale.fine < 2 {
         return columns;
     }
-    let mut taken = vec![false; columns.len()];
-    for point in history.long.iter() {
-        let Some(back) = edge.checked_sub(point.at / SECOND) else {
-            continue;
-        };
-        let second = scale.columns(back);
+    let mut own = vec![None; columns.len()];
+    for point in &history.long {
+        let second = edge
+            .checked_sub(point.at / SECOND)
+            .map_or(0..0, |back| scale.columns(back));
         let part = (point.at % SECOND * u64::from(scale.fine) / SECOND) as usize;
-        if second.is_empty() {
-            continue;
-        }
-        let column = second.start + part;
-        let fuller = columns[column].is_none_or(|m: &Partition| m.fullness() <= point.memory.fullness());
-        if !taken[column] || fuller {
-            columns[column] = Some(&point.memory);
-            taken[column] = true;
+        if !second.is_empty() {
+            put(&mut own[second.start + part], &Spread::of(point.memory.tops()));
         }
     }
-    columns
+    own.into_iter()
+        .zip(columns)
+        .map(|(own, column)| own.or(column))
+        .collect()
 }
 
-/// Returns the share in use in each of the last `n` seconds, for a sparkline.
+/// Returns the most in use, as a share, in each of the last `n` seconds, for a sparkline.
 pub(in crate::view) fn used_shares(device: &Device, n: usize) -> Vec<Option<f64>> {
-    let seconds = columns(device, Scale::new(SECONDS as u16));
-    let share = |m: &Partition| (m.total > 0).then(|| m.used() as f64 / m.total as f64);
-    seconds[SECONDS - n.min(SECONDS)..]
-        .iter()
-        .map(|m| m.and_then(share))
-        .collect()
+    let mut shares = vec![None; n.min(SECONDS)];
+    let edge = device.history.edge().unwrap_or(0);
+    for second in &device.history.seconds {
+        let back = edge
+            .checked_sub(second.at / SECOND)
+            .and_then(|back| usize::try_from(back).ok());
+        let place = back.and_then(|back| shares.len().checked_sub(back + 1));
+        let memory = &second.memory;
+        if let Some(place) = place.filter(|_| memory.total > 0) {
+            shares[place] = Some(memory.used() as f64 / memory.total as f64);
+        }
+    }
+    shares
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Partition;
     use crate::view::tests::fixture;
     use crate::view::widgets::tests::{ASCII, COLOUR, Case, assert_drawn};
 
@@ -183,7 +194,10 @@ mod tests {
 
     fn allocated(device: &Device, width: u16) -> Vec<u64> {
         let columns = columns(device, Scale::new(width));
-        columns.into_iter().map(|m| m.map_or(0, |m| m.allocated)).collect()
+        columns
+            .into_iter()
+            .map(|tops| tops.map_or(0, |tops| tops.most[0]))
+            .collect()
     }
 
     #[test]
@@ -195,6 +209,7 @@ mod tests {
                 .flat_map(|back| scale.columns(back))
                 .collect();
             columns.sort_unstable();
+            columns.dedup();
             let left = usize::from(width) - columns.len();
             assert!(left < usize::from(scale.fine.max(1)), "{scale:?} leaves {left}");
             assert_eq!(columns, (left..usize::from(width)).collect::<Vec<_>>());
@@ -220,6 +235,18 @@ mod tests {
         );
     }
 
+    /// A narrow graph has several seconds in a column, a wide one several samples.
+    #[test]
+    fn column_shows_the_least_and_the_most_of_its_time() {
+        let points: Vec<(u64, u64)> = (0..40).map(|half| (1000 + half * 5, 10 + half)).collect();
+        let device = device(&points);
+        for (width, last) in [(30, (46, 49)), (60, (48, 49)), (120, (49, 49))] {
+            let columns = columns(&device, Scale::new(width));
+            let tops = columns.last().and_then(|tops| *tops);
+            assert_eq!(tops.map(|tops| (tops.least[0], tops.most[0])), Some(last), "{width}");
+        }
+    }
+
     #[test]
     fn last_minute_has_an_axis_and_grows_from_the_right() {
         let small = device(&[(990, 5), (1000, 10)]);
@@ -230,8 +257,8 @@ mod tests {
                 &large,
                 (27, 5),
                 &[
-                    "   100 ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈#",
-                    "                          #",
+                    "   100 ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈▒",
+                    "                          ▒",
                     "                          #",
                     "     0                    #",
                     "       60 s ago         now",
@@ -259,8 +286,8 @@ mod tests {
                 &large,
                 (19, 5),
                 &[
-                    "   100 ┈┈┈┈┈┈┈┈┈┈┈#",
-                    "                  #",
+                    "   100 ┈┈┈┈┈┈┈┈┈┈┈▒",
+                    "                  ▒",
                     "                  #",
                     "     0            #",
                     "       60 s ago now",

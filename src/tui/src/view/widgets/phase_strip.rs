@@ -7,18 +7,17 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::Widget;
 
-use crate::model::Colors;
+use crate::model::{Colors, PHASE_LOOKS};
 use crate::view::theme::{Ink, Theme};
 use crate::wrap::cut;
 
-/// The number of different looks of phases.
-pub(in crate::view) const PHASE_LOOKS: usize = 4;
-/// The colours of bands, in the order of their names.
-const INKS: [Ink; PHASE_LOOKS] = [Ink::Allocated, Ink::Pending, Ink::Good, Ink::Accent];
+const LOOKS: usize = PHASE_LOOKS as usize;
+/// The colours of bands.
+const INKS: [Ink; LOOKS] = [Ink::Allocated, Ink::Pending, Ink::Good, Ink::Accent];
 /// The line glyphs of bands in Unicode and in ASCII, where colours do not tell them apart.
-const LINES: [(char, char); PHASE_LOOKS] = [('─', '-'), ('═', '='), ('┄', '.'), ('≈', '~')];
+const LINES: [(char, char); LOOKS] = [('─', '-'), ('═', '='), ('┄', '.'), ('≈', '~')];
 
-/// Returns the line glyph and the style of the phase at `index` in the order of names.
+/// Returns the line glyph and the style of the phase with this number.
 pub(in crate::view) fn phase_look(theme: &Theme, index: usize) -> (char, Style) {
     let (unicode, ascii) = match theme.depth {
         Colors::Mono => LINES[index % LINES.len()],
@@ -33,7 +32,7 @@ pub(in crate::view) fn phase_look(theme: &Theme, index: usize) -> (char, Style) 
 pub(in crate::view) struct PhaseBand {
     /// Its name, shown as far as there is room.
     pub(in crate::view) name: Arc<str>,
-    /// Its place in the order of names, which its look depends on.
+    /// Its number, which its look depends on.
     pub(in crate::view) index: usize,
     /// Its columns.
     pub(in crate::view) columns: std::ops::Range<u16>,
@@ -122,11 +121,11 @@ mod tests {
     fn phases_differ_without_colours() {
         for ascii in [false, true] {
             let theme = Theme::new(Colors::Mono, ascii);
-            let mut lines: Vec<char> = (0..PHASE_LOOKS).map(|i| phase_look(&theme, i).0).collect();
+            let mut lines: Vec<char> = (0..LOOKS).map(|i| phase_look(&theme, i).0).collect();
             assert!(!ascii || lines.iter().all(char::is_ascii), "{lines:?}");
             lines.sort_unstable();
             lines.dedup();
-            assert_eq!(lines.len(), PHASE_LOOKS, "{lines:?}");
+            assert_eq!(lines.len(), LOOKS, "{lines:?}");
         }
         let bands = [band("a", 0, 0..2), band("b", 1, 2..4)];
         let strip = PhaseStrip {

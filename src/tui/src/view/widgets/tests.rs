@@ -5,7 +5,7 @@ use ratatui::layout::{Offset, Rect};
 use ratatui::style::Style;
 use ratatui::widgets::Widget;
 
-use crate::model::Colors;
+use crate::model::{Colors, Spread};
 use crate::view::theme::{Ink, Theme};
 use crate::view::widgets::bar::SolidBar;
 use crate::view::widgets::*;
@@ -62,7 +62,10 @@ fn bars_and_graphs_stay_in_their_area_and_in_the_buffer() {
             Meter { theme, ink, share: 0.5 }.render(area, buf);
             let samples = &[Some(0.5); 9];
             Spark { theme, ink, samples }.render(area, buf);
-            let columns = &[Some([0.3]); 9];
+            let columns = &[Some(Spread {
+                least: [0.3],
+                most: [0.9],
+            }); 9];
             let layers = &[ink];
             StackedGraph { theme, layers, columns }.render(area, buf);
         };

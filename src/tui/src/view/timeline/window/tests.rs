@@ -1,7 +1,7 @@
 use gpumem_probe::Reading;
 
 use super::*;
-use crate::model::{DeviceKey, DeviceKind, DeviceState, History, Point, Sensors, Step};
+use crate::model::{DeviceKey, DeviceKind, DeviceState, History, Partition, Point, SECOND, Sensors, Step};
 
 fn device(samples: &[(Nanos, u64)]) -> Device {
     let mut history = History::default();
@@ -32,26 +32,28 @@ fn device(samples: &[(Nanos, u64)]) -> Device {
     }
 }
 
-fn allocated(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<u64>> {
-    columns(device, window, max_gap)
-        .into_iter()
-        .map(|m| m.map(|m| m.allocated))
+/// Returns the least and the most allocated bytes of each column.
+fn allocated(device: &Device, window: Window, max_gap: Nanos) -> Vec<Option<(u64, u64)>> {
+    let columns = columns(device, window, max_gap).into_iter();
+    columns
+        .map(|tops| tops.map(|tops| (tops.least[0], tops.most[0])))
         .collect()
 }
 
 #[test]
-fn columns_show_the_fullest_sample_and_bridge_short_gaps() {
+fn columns_show_the_least_and_the_most_and_bridge_short_gaps() {
     let device = device(&[(10, 1), (12, 9), (19, 3), (30, 5), (70, 7)]);
     let window = Window::new(70, 79, 7);
     assert_eq!(window.start(0), 10);
-    let some = |n| Some(n);
+    let (first, one) = (Some((1, 9)), |n| Some((n, n)));
+    // A gap has what was held last.
     assert_eq!(
         allocated(&device, window, 10),
-        [some(9), some(9), some(5), some(5), None, None, some(7)]
+        [first, one(3), one(5), one(5), None, None, one(7)]
     );
     assert_eq!(
         allocated(&device, window, 0),
-        [some(9), None, some(5), None, None, None, some(7)]
+        [first, None, one(5), None, None, None, one(7)]
     );
 }
 
@@ -60,8 +62,20 @@ fn memory_held_before_the_window_is_shown_at_its_start() {
     let device = device(&[(5, 4), (35, 6)]);
     assert_eq!(
         allocated(&device, Window::new(40, 49, 4), 100),
-        [Some(4), Some(4), Some(6), None]
+        [Some((4, 4)), Some((4, 4)), Some((6, 6)), None]
     );
+}
+
+/// The fullest sample of each column would rise and fall with the distance between the period and the columns.
+#[test]
+fn saw_of_any_period_has_no_trend() {
+    for period in [3, 7, 9, 10, 11, 13] {
+        let samples: Vec<(Nanos, u64)> = (0..600).map(|n| (n * SECOND, 20 + n % period)).collect();
+        let device = device(&samples);
+        let columns = allocated(&device, Window::new(600 * SECOND, 600 * SECOND - 1, 30), 0);
+        let all = Some((20, 20 + period - 1));
+        assert_eq!(columns, [all; 30], "{period}");
+    }
 }
 
 #[test]
@@ -113,7 +127,14 @@ fn what_publishers_held_fills_the_columns_before_the_first_sample() {
     let window = Window::new(60, 59, 6);
     assert_eq!(
         allocated(&device, window, 0),
-        [Some(4), Some(9), None, Some(2), Some(90), Some(7)]
+        [
+            Some((4, 4)),
+            Some((4, 9)),
+            None,
+            Some((2, 2)),
+            Some((90, 90)),
+            Some((7, 7))
+        ]
     );
     assert_eq!(device.history.reach(), 47);
     let told = |from, to| device.history.told_until(from, to);
