@@ -15,6 +15,10 @@ use super::outside::Outside;
 use super::process::{COUNTED_ABOVE, Process, ProcessId};
 use super::ranks::Jobs;
 use crate::words;
+use crate::wrap::cut;
+
+/// Columns of a process's name in a sentence.
+const NAME: usize = 40;
 
 /// Versions that the driver reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,12 +65,17 @@ impl World {
         }
     }
 
-    /// Returns the pid of a process, with its device if there are several.
+    /// Returns the name of a process with its pid, and its device if there are several: `train.py (4121, GPU 0)`. Without a name it is
+    /// the pid alone, or `4121 on GPU 0`.
     pub(crate) fn name_of(&self, process: &Process) -> String {
         let Process { pid, device_label, .. } = process;
-        match self.devices.len() > 1 {
-            true => format!("{pid} on {device_label}"),
-            false => pid.to_string(),
+        let name = process.name_in(NAME, "…");
+        let name = cut(&name, NAME as u16, "…");
+        match (name.as_str(), self.devices.len() > 1) {
+            ("", true) => format!("{pid} on {device_label}"),
+            ("", false) => pid.to_string(),
+            (name, true) => format!("{name} ({pid}, {device_label})"),
+            (name, false) => format!("{name} ({pid})"),
         }
     }
 

@@ -162,17 +162,18 @@ pub(super) fn of(world: &World, inputs: &Inputs) -> (Vec<Finding>, (usize, Optio
     let findings: Vec<Finding> = findings.into_iter().map(|(_, finding)| finding).collect();
     let older: Vec<&Finding> = findings.iter().filter(|finding| old(finding).is_some()).collect();
     let line = (older.len() > 1).then(|| {
-        let mut pids: Vec<u32> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
         for process in older.iter().filter_map(|finding| its(finding)) {
-            if !pids.contains(&process.pid) {
-                pids.push(process.pid);
+            let name = world.name_of(process);
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
-        let names: Vec<String> = pids.iter().take(NAMED).map(u32::to_string).collect();
-        let more = match pids.len() - names.len() {
+        let more = match names.len().saturating_sub(NAMED) {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
+        names.truncate(NAMED);
         let text = format!(
             "{} older findings, of failures and ends over {} ago: {}{more}",
             older.len(),
@@ -201,7 +202,7 @@ pub(super) fn about_managed(world: &World) -> Vec<Ranked> {
         let Some(row) = world.processes.iter().find(|p| p.pid == target.pid && p.state.alive()) else {
             continue;
         };
-        let (name, size) = (row.pid, units::bytes(sums.bytes));
+        let (name, size) = (world.name_of(row), units::bytes(sums.bytes));
         let mut say = |severity, text| {
             findings.push((sums.bytes, finding_about(About::Managed, severity, Some(row.id), text)));
         };
@@ -425,24 +426,16 @@ fn about_process(
     }
     if figures.ooms > 0 {
         let (severity, text) = about_failures(world, process, figures, now);
-        // The pid of a process that has ended says little, so its job is named, too.
-        let job = Some(process.job_text()).filter(|job| !job.is_empty() && !process.state.alive());
-        let job = job.map(|job| format!(" {job}")).unwrap_or_default();
         let when = process
             .ended
             .map(|ended| format!(" {}", units::ago(ended.minutes * 60 * SECOND)));
         let ended = match process.state {
-            ProcessState::Exited => format!(" (exited{})", when.unwrap_or_default()),
-            ProcessState::Died => format!(" (died{})", when.unwrap_or_default()),
+            ProcessState::Exited => format!(", exited{}", when.unwrap_or_default()),
+            ProcessState::Died => format!(", died{}", when.unwrap_or_default()),
             _ => String::new(),
         };
         // In an order that new failures do not change.
-        say(
-            About::Failure,
-            severity,
-            HAPPENED,
-            format!("{name}{job}{ended}: {text}"),
-        );
+        say(About::Failure, severity, HAPPENED, format!("{name}{ended}: {text}"));
     }
     let unseen = figures.cached.saturating_sub(figures.pending);
     if process.state.alive() && !figures.mapped && unseen >= MIN_CACHE.max(figures.reserved / 4) {

@@ -12,6 +12,9 @@ use crate::view::layout::clip;
 use crate::words;
 use crate::wrap::width;
 
+/// Columns from which on a part of the command line is shown.
+const LEAST_COMMAND: u16 = 16;
+
 /// Draws the view.
 pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
     let model = screen.model;
@@ -26,10 +29,12 @@ pub(super) fn draw(screen: &mut Screen<'_>, area: Rect) {
         (Some(report), _) => ("Triage: pasted text".to_owned(), lines(report, room)),
         (None, Some(process)) => {
             let name = model.world().name_of(process);
-            // The note at the right is left out if it does not fit.
-            let left = room.saturating_sub(width(&note) + width(&name) + 18).max(20);
+            let left = room.saturating_sub(width(&note) + width(&name) + 18);
             let command = words::command_in(&process.command, left.into());
-            let title = format!("Triage: {name} {}", clip(&command, left));
+            let title = match left >= LEAST_COMMAND {
+                true => format!("Triage: {name} {}", clip(&command, left)),
+                false => format!("Triage: {name}"),
+            };
             let report = of_process(model, process.pid);
             let mut said = report.as_ref().map_or_else(Vec::new, |report| lines(report, room));
             if report.is_some_and(|report| !report.verdict.is_failure() || report.verdict == Verdict::Incomplete) {

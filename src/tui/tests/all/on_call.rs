@@ -69,12 +69,12 @@ fn rehearse(name: &str, start: impl FnOnce(&World) -> Terminal) {
     log.note("no key: the culprit", &terminal);
     // One key: cause and fix.
     terminal.keys("6");
-    terminal.wait_for(&["Triage: ", "on GPU 5", "218 MiB", "What helps, in order", "1. "]);
+    terminal.wait_for(&["Triage: ", "GPU 5)", "218 MiB", "What helps, in order", "1. "]);
     log.note("6: cause and fix", &terminal);
     assert!(log.began.elapsed() < TEN_SECONDS, "{:?}", log.began.elapsed());
     // The finding leads there, too, and to the blocks.
     terminal.keys("1m\r");
-    terminal.wait_for(&["Triage: ", "on GPU 5"]);
+    terminal.wait_for(&["Triage: ", "GPU 5)"]);
     terminal.keys("\r");
     terminal.wait_for(&["1 cell = "]);
     log.note("Enter: its blocks", &terminal);

@@ -76,8 +76,8 @@ fn describe(world: &World, of: &[(&Process, u64)]) -> Option<Ranked> {
             format!("{who} {size} on {device}{whose}: {what} ({ADVICE})")
         }
         (None, 1) => format!(
-            "{} holds {size} on {device}, and more on another GPU: probably only a context (CUDA_VISIBLE_DEVICES keeps it off)",
-            first.pid
+            "{} holds {size}, and more on another GPU: probably only a context (CUDA_VISIBLE_DEVICES keeps it off)",
+            world.name_of(first)
         ),
         (None, n) => {
             format!("{n} processes hold {size} on {device}, and more on other GPUs: probably only contexts ({ADVICE})")

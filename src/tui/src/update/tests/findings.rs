@@ -25,7 +25,7 @@ fn fragmented_cache_is_a_finding_and_a_whole_one_is_not() {
     let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
     let mut model = model();
     feed(&mut model, [channels(SECOND, vec![channel(4, &[&holes])])]);
-    let text = "4: 8.0 GiB cached: requests over 1.0 GiB take new memory";
+    let text = "python job4 (4): 8.0 GiB cached: requests over 1.0 GiB take new memory";
     assert_eq!(
         findings(&model),
         [(Severity::Info, text.into())],
@@ -66,17 +66,17 @@ fn larger_request_fails_if_no_new_memory_is_left() {
         feed(&mut model, events);
         let texts = findings(&model).into_iter().map(|(_, text)| text);
         let mut texts: Vec<_> = texts
-            .filter(|text| text.starts_with("4: ") && text.contains("cached"))
+            .filter(|text| text.starts_with("python job4 (4): ") && text.contains("cached"))
             .collect();
         texts.remove(0)
     };
-    let new = "4: 8.0 GiB cached: requests over 1.0 GiB take new memory";
+    let new = "python job4 (4): 8.0 GiB cached: requests over 1.0 GiB take new memory";
     let fails = "requests over 1.0 GiB fail unless the cache is released";
     assert_eq!(reported(0, 17 * GIB), new);
     assert_eq!(reported(18 * GIB, 17 * GIB), new);
-    let budget = format!("4: 8.0 GiB cached, budget 17.0 GiB: {fails}");
+    let budget = format!("python job4 (4): 8.0 GiB cached, budget 17.0 GiB: {fails}");
     assert_eq!(reported(17 * GIB, 17 * GIB), budget);
-    let device = format!("4: 8.0 GiB cached: {fails}");
+    let device = format!("python job4 (4): 8.0 GiB cached: {fails}");
     assert_eq!(reported(0, 79 * GIB), device);
     assert_eq!(reported(0, 78 * GIB), new, "1.5 GiB are left");
 }
@@ -93,7 +93,7 @@ fn findings_about_caches_keep_their_order() {
         ];
         feed(&mut model, [channels(at * SECOND, list)]);
         let first = &findings(&model)[0].1;
-        assert!(first.starts_with("5: "), "{first}");
+        assert!(first.starts_with("python job5 (5): "), "{first}");
     }
 }
 
@@ -123,7 +123,7 @@ fn memory_outside_of_the_allocator_is_a_finding() {
         let texts = findings(&model).into_iter().map(|(_, text)| text);
         texts.filter(|text| text.contains("outside")).collect::<Vec<_>>()
     };
-    let said = "4: 2.0 GiB outside of PyTorch's allocator: 512 MiB at the start (context), 1.5 GiB since (kernels, libraries, NCCL (2 \
+    let said = "python job4 (4): 2.0 GiB outside of PyTorch's allocator: 512 MiB at the start (context), 1.5 GiB since (kernels, libraries, NCCL (2 \
                 groups))";
     assert_eq!(outside(22 * GIB, vec![torch.clone()]), [said]);
     assert_eq!(outside(23 * GIB, vec![torch.clone(), other]), [said]);
@@ -195,8 +195,14 @@ fn finding_names_the_device_if_there_are_several() {
         ],
     );
     let findings: Vec<_> = findings(&model).into_iter().map(|(_, text)| text).collect();
-    assert!(findings[0].starts_with("4 on CUDA 0: 8.0 GiB cached"), "{findings:?}");
-    assert!(findings[1].starts_with("4 on CUDA 1: 4.0 GiB cached"), "{findings:?}");
+    assert!(
+        findings[0].starts_with("python job4 (4, CUDA 0): 8.0 GiB cached"),
+        "{findings:?}"
+    );
+    assert!(
+        findings[1].starts_with("python job4 (4, CUDA 1): 4.0 GiB cached"),
+        "{findings:?}"
+    );
 }
 
 #[test]
@@ -213,7 +219,7 @@ fn pending_blocks_are_cached_but_not_fragmentation() {
     feed(&mut model, [channels(2 * SECOND, vec![channel(4, &[&blocks])])]);
     let text = &findings(&model)[0].1;
     assert!(
-        text.starts_with("4: 12.0 GiB cached (4.0 GiB of it pending): requests over 1.0 GiB"),
+        text.starts_with("python job4 (4): 12.0 GiB cached (4.0 GiB of it pending): requests over 1.0 GiB"),
         "{text}"
     );
 }
@@ -251,7 +257,7 @@ fn full_card_comes_before_a_death() {
         [(Severity::Warning, "GPU 0: 512 MiB of 80.0 GiB left".into())]
     );
     feed(&mut model, [channels(2 * SECOND, list(Life::Died))]);
-    let died = (Severity::Info, "4 died holding 79.0 GiB".into());
+    let died = (Severity::Info, "python job4 (4) died holding 79.0 GiB".into());
     assert_eq!(
         findings(&model),
         [(Severity::Warning, "GPU 0: 512 MiB of 80.0 GiB left".into()), died]
@@ -266,7 +272,10 @@ fn broken_channels_are_named_with_their_reason() {
     feed(&mut model, [channels(SECOND, vec![broken])]);
     assert_eq!(
         findings(&model),
-        [(Severity::Warning, "4: the file was cut short while it was open".into())]
+        [(
+            Severity::Warning,
+            "python job4 (4): the file was cut short while it was open".into()
+        )]
     );
     let mut with_problem = |at, file: &str, kind, text: &str| {
         let problem = Problem {
@@ -327,7 +336,7 @@ fn budget_is_named_with_the_request_that_it_refused() {
     short.figures = [Some(figures)].into();
     let mut model = model();
     feed(&mut model, [channels(11 * SECOND, vec![short])]);
-    let text = "4: ran out of memory: tried to allocate 20.0 GiB, budget 24.0 GiB. Fix: raise the budget";
+    let text = "python job4 (4): ran out of memory: tried to allocate 20.0 GiB, budget 24.0 GiB. Fix: raise the budget";
     assert_eq!(findings(&model), [(Severity::Error, text.into())]);
 }
 
@@ -384,7 +393,7 @@ fn free_memory_of_the_device_is_shown_with_the_failure() {
         served: false,
         ..RanOut::default()
     };
-    let text = "4: ran out of memory: tried to allocate 20.0 GiB, the device had 60.0 GiB free";
+    let text = "python job4 (4): ran out of memory: tried to allocate 20.0 GiB, the device had 60.0 GiB free";
     let findings = findings_for(&mut model(), 11 * SECOND, failure, 1);
     assert_eq!(findings, [(Severity::Error, text.into())]);
 }
@@ -399,8 +408,7 @@ fn tag_and_pool_are_shown_with_the_failure() {
         device_free: Some(60 * GIB),
         ..RanOut::default()
     };
-    let text =
-        "4: ran out of memory: optimizer tried to allocate 20.0 GiB in pool tenant, the device had 60.0 GiB free";
+    let text = "python job4 (4): ran out of memory: optimizer tried to allocate 20.0 GiB in pool tenant, the device had 60.0 GiB free";
     let findings = findings_for(&mut model(), 11 * SECOND, failure.clone(), 1);
     assert_eq!(findings, [(Severity::Error, text.into())]);
     // A pool without a name of the program is called a private pool already.
@@ -427,7 +435,7 @@ fn advice_is_shown_until_as_much_was_served_and_a_minute_has_passed() {
         };
         findings_for(&mut model(), 11 * SECOND, failure, 1)[0].1.clone()
     };
-    let text = "4: ran out of memory: tried to allocate 20.0 GiB. Fix: ";
+    let text = "python job4 (4): ran out of memory: tried to allocate 20.0 GiB. Fix: ";
     assert_eq!(advised("wait for the GPU", 0, false), format!("{text}wait for the GPU"));
     // Sizes are rounded up.
     let raise = advised("raise the budget by", (2 << 30) + 1, false);
@@ -452,11 +460,13 @@ fn advice_is_shown_until_as_much_was_served_and_a_minute_has_passed() {
 fn failed_request_is_an_error_until_served_or_old() {
     let mut model = model();
     let asked = "tried to allocate 20.0 GiB, largest free block 5.0 GiB";
-    let text = format!("4: ran out of memory: {asked}");
+    let text = format!("python job4 (4): ran out of memory: {asked}");
     assert_eq!(ran_out(&mut model, 11 * SECOND, false, 1), [(Severity::Error, text)]);
-    let text = format!("4: ran out of memory 2 times, 1 min ago: {asked}; a request of that size succeeded since");
+    let text = format!(
+        "python job4 (4): ran out of memory 2 times, 1 min ago: {asked}; a request of that size succeeded since"
+    );
     assert_eq!(ran_out(&mut model, 75 * SECOND, true, 2), [(Severity::Warning, text)]);
-    let text = format!("4: ran out of memory, 10 min ago: {asked}");
+    let text = format!("python job4 (4): ran out of memory, 10 min ago: {asked}");
     assert_eq!(ran_out(&mut model, 610 * SECOND, false, 1), [(Severity::Warning, text)]);
 }
 
@@ -469,9 +479,16 @@ fn most_bytes_at_stake_come_first_at_equal_severity() {
     feed(&mut model, [channels(SECOND, list)]);
     let first: Vec<String> = findings(&model)
         .into_iter()
-        .map(|(_, text)| text[..11].to_owned())
+        .map(|(_, text)| text[..25].to_owned())
         .collect();
-    assert_eq!(first, ["4: 16.0 GiB", "3: 8.0 GiB ", "5: 8.0 GiB "]);
+    assert_eq!(
+        first,
+        [
+            "python job4 (4): 16.0 GiB",
+            "python job3 (3): 8.0 GiB ",
+            "python job5 (5): 8.0 GiB "
+        ]
+    );
 }
 
 /// Nothing can be done for a process that ended. If only one finding fits, it must not hide one about a live process.
@@ -502,14 +519,20 @@ fn findings_about_live_processes_come_first() {
     living.figures = [Figures::of(map, &[], None)].into();
     feed(&mut model, [channels(SECOND, vec![alive, living.clone()])]);
     assert!(
-        reported(&model)[0].starts_with("4: ran out of memory"),
+        reported(&model)[0].starts_with("python job4 (4): ran out of memory"),
         "{:?}",
         reported(&model)
     );
     feed(&mut model, [channels(2 * SECOND, vec![ended, living])]);
     let reported = reported(&model);
-    assert!(reported[0].starts_with("5: 8.0 GiB cached"), "{reported:?}");
-    assert!(reported[1].starts_with("4 (exited): ran out of memory"), "{reported:?}");
+    assert!(
+        reported[0].starts_with("python job5 (5): 8.0 GiB cached"),
+        "{reported:?}"
+    );
+    assert!(
+        reported[1].starts_with("python job4 (4), exited: ran out of memory"),
+        "{reported:?}"
+    );
 }
 
 #[test]
@@ -518,8 +541,16 @@ fn filter_hides_findings_about_other_processes() {
     let mut model = model();
     let list = vec![channel(3, &[&holes]), channel(4, &[&holes])];
     feed(&mut model, [nvml(SECOND, 79 * GIB, &[]), channels(SECOND, list)]);
-    let reported = |model: &Model| -> Vec<String> { model.findings().map(|f| f.text[..5].to_owned()).collect() };
-    assert_eq!(reported(&model), ["GPU 0", "3: 8.", "4: 8.", "GPU 0"]);
+    let reported = |model: &Model| -> Vec<String> {
+        model
+            .findings()
+            .map(|f| f.text.split(':').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        reported(&model),
+        ["GPU 0", "python job3 (3)", "python job4 (4)", "GPU 0"]
+    );
     press(
         &mut model,
         &[
@@ -530,7 +561,7 @@ fn filter_hides_findings_about_other_processes() {
             Key::Char('4'),
         ],
     );
-    assert_eq!(reported(&model), ["GPU 0", "4: 8.", "GPU 0"]);
+    assert_eq!(reported(&model), ["GPU 0", "python job4 (4)", "GPU 0"]);
 }
 
 /// The user probably starts the dashboard because that program ran out of memory.
@@ -558,7 +589,7 @@ fn recent_out_of_memory_is_shown_though_never_seen_alive() {
     let (findings, rows) = reported(7);
     let text = &findings[0].1;
     assert!(
-        text.contains("(died 7 min ago): ran out of memory 81 times: tried to allocate 2.0 GiB"),
+        text.contains(", died 7 min ago: ran out of memory 81 times: tried to allocate 2.0 GiB"),
         "{findings:?}"
     );
     assert_eq!(rows, 1);
@@ -660,12 +691,12 @@ fn leak_is_said_to_rise_and_then_confirmed() {
             ),
             (
                 Severity::Info,
-                format!("4: the least that it has allocated {rising} 1.0 GiB to 1.2 GiB")
+                format!("python job4 (4): the least that it has allocated {rising} 1.0 GiB to 1.2 GiB")
             ),
         ]
     );
     let found = after(76, 200);
-    let text = "4: a leak, or a cache without a limit: the least that it has allocated has risen for 3 min, from 1.0 GiB to 1.7 GiB, \
+    let text = "python job4 (4): a leak, or a cache without a limit: the least that it has allocated has risen for 3 min, from 1.0 GiB to 1.7 GiB, \
                 240 MiB a minute; GPU 0 is full in about 2 h 48 min";
     assert_eq!(found[1], (Severity::Warning, text.into()));
     press(&mut model, &[Key::Char('m'), Key::Enter]);
@@ -698,7 +729,8 @@ fn older_findings_share_a_line_and_each_end_leads_to_its_moment() {
     feed(&mut model, [nvml(now, 0, &[]), channels(now, boxes)]);
     let texts = |model: &Model| model.findings().map(|f| f.text.clone()).collect::<Vec<_>>();
     let found = texts(&model);
-    let folded = "6 older findings, of failures and ends over 5 min ago: 3, 2, 1";
+    let folded =
+        "6 older findings, of failures and ends over 5 min ago: python job3 (3), python job2 (2), python job1 (1)";
     assert_eq!((found.len(), found[4].as_str()), (5, folded), "{found:#?}");
     let enter = |model: &mut Model, place: usize| {
         press(model, &[Key::Char('1'), Key::Char('m')]);
@@ -716,7 +748,7 @@ fn older_findings_share_a_line_and_each_end_leads_to_its_moment() {
     press(&mut model, &[Key::Esc]);
     let ended = texts(&model)
         .iter()
-        .rposition(|text| text.starts_with("2 died"))
+        .rposition(|text| text.starts_with("python job2 (2) died"))
         .unwrap();
     feed(&mut model, [nvml(now + SECOND, 0, &[])]);
     enter(&mut model, ended);

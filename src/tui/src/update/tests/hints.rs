@@ -54,17 +54,17 @@ fn preallocation_is_a_finding() {
     for (hints, expected) in [
         (
             vec![HintKind::PyTorch, vllm("0.9")],
-            "7: vLLM fills 0.9 of the GPU with weights and KV cache when it starts (--gpu-memory-utilization). NVML's 61.0 GiB say \
+            "label 7 (7): vLLM fills 0.9 of the GPU with weights and KV cache when it starts (--gpu-memory-utilization). NVML's 61.0 GiB say \
              nothing of what is in use",
         ),
         (
             vec![jax],
-            "7: JAX preallocates 75 % of the GPU when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns that off). NVML's 61.0 GiB \
+            "label 7 (7): JAX preallocates 75 % of the GPU when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns that off). NVML's 61.0 GiB \
              say nothing of what is in use",
         ),
         (
             vec![HintKind::TensorFlow { grows: None }],
-            "7: TensorFlow takes nearly all memory of a GPU when it starts (TF_FORCE_GPU_ALLOW_GROWTH=true turns that off). NVML's \
+            "label 7 (7): TensorFlow takes nearly all memory of a GPU when it starts (TF_FORCE_GPU_ALLOW_GROWTH=true turns that off). NVML's \
              61.0 GiB say nothing of what is in use",
         ),
     ] {
@@ -93,7 +93,7 @@ fn figures_that_contradict_a_hint_make_no_finding() {
 #[test]
 fn workers_of_an_engine_share_a_finding() {
     let [text] = <[String; 1]>::try_from(said(&[vllm("0.3")], &[(7, 20), (8, 20), (9, 20)])).unwrap_or_default();
-    assert!(text.starts_with("7 and 2 more: vLLM fills 0.3"), "{text}");
+    assert!(text.starts_with("label 7 (7) and 2 more: vLLM fills 0.3"), "{text}");
     assert!(text.contains("NVML's 60.0 GiB"), "{text}");
 }
 
@@ -105,7 +105,8 @@ fn record_of_kvcached_goes_before_the_options() {
         used: 12 * GIB,
         preallocated: GIB,
     };
-    let text = "7: KV cache (kvcached): 12.0 GiB used, 1.0 GiB preallocated, limit 40.0 GiB. NVML counts 61.0 GiB";
+    let text =
+        "label 7 (7): KV cache (kvcached): 12.0 GiB used, 1.0 GiB preallocated, limit 40.0 GiB. NVML counts 61.0 GiB";
     assert_eq!(said(&[vllm("0.9"), HintKind::KvCached(record)], &[(7, 61)]), [text]);
 }
 
@@ -173,7 +174,7 @@ fn context_of_a_plain_process_is_a_guess() {
         &mut model,
         [channels(SECOND, vec![]), cards(&[&[(5, 20_000)], &[(5, 518)]])],
     );
-    let text = "5 holds 518 MiB on GPU 1, and more on another GPU: probably only a context (CUDA_VISIBLE_DEVICES keeps it off)";
+    let text = "5 on GPU 1 holds 518 MiB, and more on another GPU: probably only a context (CUDA_VISIBLE_DEVICES keeps it off)";
     assert_eq!(texts(&model), [text]);
     feed(
         &mut model,

@@ -151,7 +151,11 @@ fn false_claim_is_a_row_of_the_owner_of_the_file() {
     assert_eq!(disputed.nvml, Reading::Failed(PROCESS_NOT_LISTED.into()));
     let real = row(&ProcessState::NotPublishing);
     assert_eq!((real.user.as_str(), real.nvml.value()), ("root", Some(&(2 * GIB))));
-    assert!(model.findings().any(|finding| finding.text == format!("11: {why}")));
+    assert!(
+        model
+            .findings()
+            .any(|finding| finding.text == format!("python job11 (11): {why}"))
+    );
     let document: serde_json::Value = serde_json::from_str(&crate::report::document(&model).unwrap()).unwrap();
     let reported = document["processes"].as_array().unwrap().iter();
     let reported: Vec<_> = reported.filter(|process| process["state"] == "disputed").collect();
@@ -571,7 +575,11 @@ fn figures_that_contradict_themselves_are_in_no_sum() {
     let why = "it has allocated more than it has reserved";
     assert_eq!(row.state, ProcessState::Inconsistent(why.into()));
     assert_eq!(row.figures, None);
-    assert!(model.findings().any(|finding| finding.text == format!("51: {why}")));
+    assert!(
+        model
+            .findings()
+            .any(|finding| finding.text == format!("python job51 (51): {why}"))
+    );
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn selection_of_another_process_is_reported() {
         press(&mut model, after);
         model.ui.toast.map(|toast| toast.text)
     };
-    let text = Some("12 is no longer known: 11 is selected".to_owned());
+    let text = Some("python job12 (12) is no longer known: python job11 (11) is selected".to_owned());
     assert_eq!(reported(&[Key::Down], &[]), text);
     assert_eq!(reported(&[Key::Down, Key::Char('2')], &[]), text);
     let paused = [Key::Down, Key::Char('p')];

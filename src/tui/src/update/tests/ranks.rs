@@ -134,9 +134,9 @@ fn process_without_siblings_has_nothing_to_compare() {
         assert!(!footer(&model).contains(&("r", "ranks")));
         model.ui.toast.map(|toast| toast.text)
     };
-    let none = "11 has no rank: r compares the ranks of a distributed job";
+    let none = "python job11 (11) has no rank: r compares the ranks of a distributed job";
     assert_eq!(said(busy()).as_deref(), Some(none));
-    let alone = "11 is rank 3, and no other rank of its job is known here";
+    let alone = "pretrain:3 (11) is rank 3, and no other rank of its job is known here";
     assert_eq!(said(job(vec![rank(11, 3, 22)])).as_deref(), Some(alone));
     assert_eq!(said(model()), None);
     assert!(footer(&job(four())).contains(&("r", "ranks")));
