@@ -12,7 +12,7 @@ use serde::de::{Deserializer, Error as _, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::cli::{ColorArg, Device, parse_device, parse_interval};
-use crate::model::{Alert, Condition, Only, Palette};
+use crate::model::{Alert, Column, Condition, OTHER_COLUMNS, Only, Palette};
 
 #[cfg(test)]
 #[path = "config_tests.rs"]
@@ -35,6 +35,9 @@ pub(crate) struct Config {
     pub color: ColorArg,
     /// Whether to draw with ASCII characters only.
     pub ascii: bool,
+    /// The columns that the process table may have; all if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "columns")]
+    pub columns: Vec<String>,
     /// Colours in place of the built-in ones.
     #[serde(skip_serializing_if = "is_default")]
     pub theme: Palette,
@@ -122,6 +125,20 @@ fn read(path: &Path) -> std::io::Result<String> {
     match text.len() as u64 > MAX {
         true => Err(ErrorKind::FileTooLarge.into()),
         false => Ok(text),
+    }
+}
+
+/// Reads names of columns.
+fn columns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    let sorted = Column::ALL.into_iter().map(Column::name);
+    let known: Vec<String> = sorted.chain(OTHER_COLUMNS.map(str::to_owned)).collect();
+    match names.iter().find(|name| !known.contains(name)) {
+        Some(name) => Err(D::Error::custom(format!(
+            "column {name:?}: expected one of {}",
+            known.join(", ")
+        ))),
+        None => Ok(names),
     }
 }
 

@@ -11,6 +11,7 @@ const FULL: &str = r##"
 interval = "500ms"
 color = "256"
 ascii = true
+columns = ["user", "reserved", "command-line"]
 
 [theme]
 allocated = "#00FF00"
@@ -37,6 +38,7 @@ fn every_field_is_read() {
     let config = parse(FULL).unwrap();
     assert_eq!(config.interval.0, Duration::from_millis(500));
     assert_eq!((config.color, config.ascii), (ColorArg::Ansi256, true));
+    assert_eq!(config.columns, ["user", "reserved", "command-line"]);
     assert_eq!(config.theme.allocated, Some(Rgb(0, 255, 0)));
     assert_eq!(
         (config.theme.dim, config.theme.cached),
@@ -85,7 +87,7 @@ fn errors_name_the_line_and_what_is_allowed() {
         (
             "\n\nintervall = \"1s\"",
             3,
-            "unknown field `intervall`, expected one of `interval`, `color`, `ascii`, `theme`, `alert`",
+            "unknown field `intervall`, expected one of `interval`, `color`, `ascii`, `columns`, `theme`, `alert`",
         ),
         ("interval = \"1ms\"", 1, "must be from 50ms to 1h"),
         ("ascii = true\ninterval = 1", 2, "string"),
@@ -95,6 +97,11 @@ fn errors_name_the_line_and_what_is_allowed() {
             "expected one of `auto`, `true`, `256`, `16`, `mono`",
         ),
         ("ascii = \"yes\"", 1, "boolean"),
+        (
+            "columns = [\"user\", \"size\"]",
+            1,
+            "column \"size\": expected one of pid, user, command",
+        ),
         ("[theme]\nfree = \"grey\"", 2, "expected \"#rrggbb\""),
         ("[theme]\nfree = \"#12345\"", 2, "expected \"#rrggbb\""),
         ("[theme]\nfree = \"#+12345\"", 2, "expected \"#rrggbb\""),

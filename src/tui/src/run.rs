@@ -498,6 +498,7 @@ fn setup(config: &Config) -> Setup {
         no_demo: !gpumem_demo::publishes(None),
         nvml: named_nvml(),
         black_boxes: BlackBoxes::default(),
+        columns: config.columns.clone(),
     }
 }
 

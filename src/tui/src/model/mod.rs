@@ -75,8 +75,8 @@ pub(crate) use partition::{Basis, Partition};
 pub(crate) use past::{Past, Step, coarsen};
 pub(crate) use pools::PoolShare;
 pub(crate) use process::{
-    COUNTED_ABOVE, Column, DEVICE_NOT_LISTED, Ended, Failing, JOB_OR_COMMAND, NO_NVML, Owner, PROCESS_NOT_LISTED,
-    Process, ProcessId, ProcessState, Sort,
+    COUNTED_ABOVE, Column, DEVICE_NOT_LISTED, Ended, Failing, JOB_OR_COMMAND, NO_NVML, OTHER_COLUMNS, Owner,
+    PROCESS_NOT_LISTED, Process, ProcessId, ProcessState, Sort,
 };
 pub(crate) use ran_out::RanOut;
 pub(crate) use ranks::{Job, Jobs, Rank};
@@ -134,6 +134,8 @@ pub(crate) struct Setup {
     pub nvml: Option<String>,
     /// The black boxes that are listed without being asked for.
     pub black_boxes: BlackBoxes,
+    /// Names of the columns that the process table may have; all if empty.
+    pub columns: Vec<String>,
 }
 
 /// Which black boxes are listed without being asked for.

@@ -313,6 +313,9 @@ pub(crate) enum Column {
     State,
 }
 
+/// Names of columns that rows cannot be sorted by.
+pub(crate) const OTHER_COLUMNS: [&str; 6] = ["device", "job", "of-device", "requested", "peak", "command-line"];
+
 impl Column {
     /// All columns, in the order of the table.
     pub(crate) const ALL: [Column; 12] = [

@@ -257,9 +257,9 @@ pub(crate) static VIEWS: [ViewRow; 7] = [
             Binding::new(ZOOM).footer("+ -", |model| is_paced(model).then_some("speed")),
             Binding::new(&[(Key::Char(' '), Action::Space)])
                 .footer("Space", |model| {
-                    (is_paced(model) && !model.paused()).then_some("halt, go on")
+                    (is_paced(model) && !model.paused()).then_some("pause, resume")
                 })
-                .help("Space, + -", "halt a replay, change its speed"),
+                .help("Space, + -", "pause or resume a replay, change its speed"),
             Binding::new(&[]).footer("←", |model| {
                 let steps = demo(model).map_or(0, |demo| demo.steps.len());
                 (waits(model) && steps > 1).then_some("back")

@@ -91,7 +91,7 @@ fn driver_bytes(process: &Process) -> String {
         _ if !process.may_be_counted() => "-".into(),
         Reading::Pending => "-".into(),
         Reading::NotSupported => "n/s".into(),
-        Reading::NoPermission => "denied".into(),
+        Reading::NoPermission => "no permission".into(),
         Reading::Failed(_) => "failed".into(),
     }
 }
@@ -102,7 +102,7 @@ fn largest_free(figures: &Figures) -> String {
         _ if !figures.mapped => "-".into(),
         (true, bytes) => units::bytes_short(bytes),
         (false, 0) => "-".into(),
-        (false, bytes) => format!(">{}", units::bytes_short(bytes)),
+        (false, bytes) => format!(">={}", units::bytes_short(bytes)),
     }
 }
 

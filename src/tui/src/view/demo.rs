@@ -131,7 +131,7 @@ fn status(demo: &Demo, suspended: bool) -> (String, Ink) {
     match &demo.phase {
         _ if suspended && demo.running() => ("suspended".into(), Ink::Warning),
         DemoPhase::Starting => ("starting".into(), Ink::Dim),
-        DemoPhase::Running if demo.current().is_some_and(|step| step.halted) => ("halted".into(), Ink::Accent),
+        DemoPhase::Running if demo.current().is_some_and(|step| step.halted) => ("paused".into(), Ink::Accent),
         DemoPhase::Running => ("running".into(), Ink::Good),
         DemoPhase::Waiting => ("waits for you".into(), Ink::Accent),
         DemoPhase::Done { ok: true } => ("✓ done".into(), Ink::Good),

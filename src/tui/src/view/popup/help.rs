@@ -63,8 +63,8 @@ const WORDS: &[HelpLine<'_>] = &[
         "used by driver and firmware; part of other where not reported separately",
     ),
     Key(
-        "fragmentation",
-        "1 - largest free block / all free memory of the process",
+        "frag",
+        "external fragmentation: 1 - largest free block / all free memory of the process",
     ),
     Key(
         "largest free",
@@ -76,7 +76,7 @@ const WORDS: &[HelpLine<'_>] = &[
     ),
     Key("- ?", "not reported by the program or the driver"),
     Key("n/s", "the driver does not offer this figure"),
-    Key(">", "before a figure: at least"),
+    Key("≥", "before a figure: at least"),
     Key("▐", "where a block begins"),
     Key("▒", "in a graph: between the least and the most of a column's time"),
 ];

@@ -109,7 +109,7 @@ fn reason_for_missing_pcie_figures_fits() {
     assert_eq!(link(Reading::Value(0), Reading::Value(0)), "H>D 0  D>H 0");
     assert_eq!(
         link(Reading::NoPermission, Reading::Failed("no".into())),
-        "H>D needs more rights  D>H fai…"
+        "H>D no permission  D>H failed"
     );
 }
 
@@ -332,7 +332,7 @@ fn halted_replay_is_not_shown_as_running() {
     model.demo.as_mut().unwrap().steps.last_mut().unwrap().halted = true;
     let shown_text = at_80x24(&model);
     assert!(
-        shown_text.contains("halted") && !shown_text.contains("running"),
+        shown_text.contains("paused") && !shown_text.contains("running"),
         "{shown_text}"
     );
 }

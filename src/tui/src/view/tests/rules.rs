@@ -173,7 +173,7 @@ fn missing_figure_is_explained_and_never_zero() {
     let text = text(&buffer);
     for reason in [
         "not supported by driver or card",
-        "needs more rights",
+        "no permission",
         "LOST",
         "not publishing",
     ] {

@@ -60,7 +60,7 @@ fn short_reason<T>(reading: &Reading<T>, pending: &str) -> String {
     match reading {
         Reading::Value(_) | Reading::Pending => pending,
         Reading::NotSupported => "not supported",
-        Reading::NoPermission => "needs more rights",
+        Reading::NoPermission => "no permission",
         Reading::Failed(_) => "failed",
     }
     .into()
@@ -191,7 +191,7 @@ mod tests {
                 "memory bus  not supported",
                 "power               4 W",
                 "temperature       41 °C",
-                "PCIe H>D needs more rights  D>H fai…",
+                "PCIe   H>D no permission  D>H failed",
             ]
         );
     }

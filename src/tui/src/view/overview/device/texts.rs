@@ -98,7 +98,7 @@ pub(super) fn reason<T>(reading: &Reading<T>, what: &str) -> Option<String> {
         Reading::Value(_) => None,
         Reading::Pending => Some(format!("{what}: not asked yet")),
         Reading::NotSupported => Some(format!("{what}: not supported by driver or card")),
-        Reading::NoPermission => Some(format!("{what}: needs more rights")),
+        Reading::NoPermission => Some(format!("{what}: no permission")),
         Reading::Failed(text) => Some(format!("{what}: {text}")),
     }
 }

@@ -97,6 +97,11 @@ impl Shown {
         }
     }
 
+    /// Returns its name in the configuration.
+    fn name(self) -> String {
+        self.title().to_lowercase().replace(' ', "-")
+    }
+
     /// Returns the column of a figure.
     pub(super) fn of_figure(figure: Figure) -> Shown {
         Shown::Of(match figure {
@@ -239,7 +244,14 @@ impl Listed<'_> {
             Shown::Job => model.listed().any(|p| !p.job_text().is_empty()),
             Shown::CommandLine => model.listed().any(|p| p.command != p.label),
         };
-        SPECS.iter().filter(tells).collect()
+        let chosen = &model.setup.columns;
+        let wanted = |s: &&Spec| match s.shown {
+            // They tell rows apart.
+            Shown::Of(Column::Pid | Column::Command) | Shown::Device | Shown::Gpu => true,
+            Shown::Of(column) if column == model.order() => true,
+            shown => chosen.is_empty() || chosen.contains(&shown.name()),
+        };
+        SPECS.iter().filter(tells).filter(wanted).collect()
     }
 
     /// Returns the least width of a column. Device labels differ in length: `GPU 0`, `SIM 4194304`.

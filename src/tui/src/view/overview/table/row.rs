@@ -33,7 +33,7 @@ pub(super) fn value(process: &Process, shown: Shown) -> (String, Ink) {
     };
     // An incomplete map gives lower bounds only.
     let bound = |text: String| match figures {
-        Some(f) if !f.complete => format!(">{text}"),
+        Some(f) if !f.complete => format!("≥{text}"),
         _ => text,
     };
     match shown {

@@ -98,3 +98,21 @@ fn dash_stands_for_a_value_that_the_process_does_not_have() {
     }
     assert!(dashes > 0);
 }
+
+#[test]
+fn chosen_columns_are_the_only_ones_beside_those_that_tell_rows_apart() {
+    let mut model = fixture::h100();
+    model.setup.columns = ["reserved", "of-device", "command-line"].map(str::to_owned).into();
+    let at = |room| titles(&fit(&model, room, false));
+    // Rows are sorted by NVML's figure.
+    assert_eq!(
+        at(300),
+        ["PID", "COMMAND", "OF DEVICE", "NVML", "RESERVED", "COMMAND LINE"]
+    );
+    assert_eq!(at(50), ["PID", "COMMAND", "NVML", "RESERVED"]);
+    for column in SPECS.iter().map(|spec| spec.shown) {
+        let sorted = Column::ALL.into_iter().map(Column::name);
+        let known: Vec<String> = sorted.chain(crate::model::OTHER_COLUMNS.map(str::to_owned)).collect();
+        assert!(known.contains(&column.name()), "{column:?} cannot be chosen");
+    }
+}
