@@ -57,7 +57,8 @@ impl RanOut {
                 tag: name(event.tag.0),
                 pool: name(event.segment),
                 device_free: (event.addr > 0).then_some(event.addr),
-                largest_free,
+                // A block that fits was freed since, as PyTorch's are when its error is handled.
+                largest_free: largest_free.filter(|largest| *largest < event.requested),
                 advice: None,
                 served: false,
             }),

@@ -33,6 +33,17 @@ pub(crate) fn judge(world: &World, process: &Process) -> Option<Report> {
         ..Figures::default()
     };
     let mut report = triage_figures(figures, !published.sampled);
+    let largest = ran_out.largest_free.or(published.largest());
+    if report.verdict == Verdict::Fragmentation
+        && !published.stitched
+        && largest.map_or(published.sampled, |largest| largest >= ran_out.requested)
+    {
+        report.verdict = Verdict::Incomplete;
+        report.why = format!(
+            "{} are cached now, which is enough: what was cached when the request failed, and in what pieces, is not known",
+            units::bytes(published.cached)
+        );
+    }
     if let Some(largest) = ran_out.largest_free {
         report.why = format!("{}. The largest free block was {}", report.why, units::bytes(largest));
     }

@@ -217,6 +217,7 @@ fn memory_panel(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
             theme,
             device,
             newest: &newest,
+            zoomed: true,
         };
         screen.render(graph, split_top(below, 12).0);
     }

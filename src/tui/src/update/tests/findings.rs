@@ -762,3 +762,38 @@ fn older_findings_share_a_line_and_each_end_leads_to_its_moment() {
         (View::Timeline, Some(405 * SECOND))
     );
 }
+
+/// PyTorch frees what a failed step held before its next sample, so what is cached then says nothing of the failure.
+#[test]
+fn figures_that_are_not_of_the_failure_give_no_fix() {
+    let holes: Vec<_> = (0..8).flat_map(|_| [(GIB, Free), (GIB, Allocated)]).collect();
+    let whole = [(8 * GIB, Free), (8 * GIB, Allocated)];
+    let told = |blocks: &[(u64, BlockState)], sampled, mapped| {
+        let mut short = channel(4, &[blocks]);
+        let mut figures = short.figures[0].clone().unwrap();
+        (figures.ooms, figures.sampled, figures.mapped) = (1, sampled, mapped);
+        figures.ran_out = Some(RanOut {
+            at: SECOND,
+            requested: 2 * GIB,
+            device_free: Some(GIB),
+            ..RanOut::default()
+        });
+        short.figures = [Some(figures)].into();
+        let mut model = model();
+        feed(
+            &mut model,
+            [nvml(SECOND, 79 * GIB, &[(4, 79 * GIB)]), channels(SECOND, vec![short])],
+        );
+        let failure = model.world().findings.iter().find(|f| f.about == About::Failure);
+        failure.unwrap().text.contains(". Fix: let ")
+    };
+    assert!(
+        told(&holes, true, true) && told(&holes, false, true),
+        "its pieces are known"
+    );
+    assert!(
+        !told(&whole, true, true) && !told(&whole, false, true),
+        "a block would fit"
+    );
+    assert!(!told(&holes, true, false), "nothing is known of the pieces");
+}

@@ -244,6 +244,7 @@ fn graph(screen: &mut Screen<'_>, area: Rect, demo: &Demo) {
         theme,
         device,
         newest: &newest,
+        zoomed: true,
     };
     screen.render(graph, area);
 }

@@ -106,6 +106,7 @@ fn framed(screen: &mut Screen<'_>, area: Rect, device: &Device, selected: bool) 
         theme: screen.theme,
         device,
         newest: &newest,
+        zoomed: false,
     };
     screen.render(widget, graph);
 }

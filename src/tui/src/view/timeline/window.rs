@@ -13,6 +13,8 @@ pub(super) struct Window {
     pub(super) bucket: Nanos,
     /// The number of the first column's bucket, counted from the clock's zero.
     pub(super) first: u64,
+    /// Columns of time before the clock's zero, when the machine started a short while ago.
+    pub(super) lead: u16,
     /// The number of columns.
     pub(super) columns: u16,
 }
@@ -24,19 +26,23 @@ impl Window {
         Window {
             bucket,
             first: last.saturating_add(1).saturating_sub(u64::from(columns)),
+            lead: u64::from(columns).saturating_sub(last.saturating_add(1)) as u16,
             columns,
         }
     }
 
     /// Returns the column of a moment, or `None` outside the window.
     pub(super) fn column(&self, at: Nanos) -> Option<u16> {
-        let column = (at / self.bucket).checked_sub(self.first)?;
+        let column = (at / self.bucket)
+            .saturating_add(self.lead.into())
+            .checked_sub(self.first)?;
         u16::try_from(column).ok().filter(|&c| c < self.columns)
     }
 
     /// Returns the first moment of a column.
     pub(super) fn start(&self, column: u16) -> Nanos {
-        self.first.saturating_add(u64::from(column)).saturating_mul(self.bucket)
+        let column = u64::from(column.saturating_sub(self.lead));
+        self.first.saturating_add(column).saturating_mul(self.bucket)
     }
 }
 
@@ -96,8 +102,13 @@ fn told(history: &History, window: Window) -> Vec<Option<Spread<[u64; 3]>>> {
     let mut columns: Vec<Option<Spread<_>>> = vec![None; usize::from(window.columns)];
     for step in &history.past {
         // A step ends just before the moment at which the next one begins.
-        let last = (step.until.saturating_sub(1).max(step.at) / window.bucket).checked_sub(window.first);
-        let first = (step.at / window.bucket).saturating_sub(window.first);
+        let place = |at: Nanos| {
+            (at / window.bucket)
+                .saturating_add(window.lead.into())
+                .checked_sub(window.first)
+        };
+        let last = place(step.until.saturating_sub(1).max(step.at));
+        let first = place(step.at).unwrap_or(0);
         let Some(last) = last else { continue };
         let reserved = step.reserved.max(step.allocated);
         let held = Spread::of([step.allocated, reserved, reserved]);

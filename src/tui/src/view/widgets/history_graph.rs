@@ -5,6 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
+use super::axis::ceiling;
 use super::graph::StackedGraph;
 use crate::model::{Device, SECOND, Spread};
 use crate::view::theme::{Ink, Theme};
@@ -29,6 +30,8 @@ pub(in crate::view) struct HistoryGraph<'a> {
     pub(in crate::view) device: &'a Device,
     /// The age of the newest figures as text, at the right end of the time axis.
     pub(in crate::view) newest: &'a str,
+    /// Whether the axis ends a little above what is used, as where only changes matter, and not at the device's total.
+    pub(in crate::view) zoomed: bool,
 }
 
 impl Widget for HistoryGraph<'_> {
@@ -44,7 +47,12 @@ impl Widget for HistoryGraph<'_> {
         let scale = Scale::new(chart.width);
         let columns = columns(self.device, scale);
         let seconds = self.device.history.seconds.iter();
-        let top = seconds.map(|second| second.memory.total).max().unwrap_or(0).max(1);
+        let total = seconds.map(|second| second.memory.total).max().unwrap_or(0).max(1);
+        let most = columns.iter().flatten().map(|tops| tops.most[LAYERS.len() - 1]).max();
+        let top = match most.filter(|most| self.zoomed && *most > 0) {
+            Some(most) => ceiling(most.saturating_add(most / 4)).min(total),
+            None => total,
+        };
         for (text, y) in [
             (units::bytes_short(top), chart.top()),
             ("0".to_owned(), chart.bottom() - 1),
@@ -296,7 +304,12 @@ mod tests {
         ];
         for (theme, device, size, lines) in cases {
             let newest = "now";
-            let graph = HistoryGraph { theme, device, newest };
+            let graph = HistoryGraph {
+                theme,
+                device,
+                newest,
+                zoomed: false,
+            };
             assert_drawn(size, lines, |area, buf| graph.render(area, buf));
         }
     }

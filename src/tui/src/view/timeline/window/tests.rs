@@ -140,3 +140,26 @@ fn what_publishers_held_fills_the_columns_before_the_first_sample() {
     let told = |from, to| device.history.told_until(from, to);
     assert_eq!((told(0, 60), told(20, 30), told(51, 60)), (Some(50), None, None));
 }
+
+/// The span is longer than the machine is up.
+#[test]
+fn newest_figures_are_at_the_right_edge_also_shortly_after_the_start_of_the_clock() {
+    let mut device = device(&[(25, 7)]);
+    device.history.add_past(
+        &[Step {
+            at: 4,
+            until: 20,
+            allocated: 3,
+            reserved: 3,
+        }],
+        0,
+    );
+    let window = Window::new(100, 29, 10);
+    assert_eq!(
+        (window.first, window.lead, window.column(25), window.start(9)),
+        (0, 7, Some(9), 20)
+    );
+    let mut expected = vec![None; 7];
+    expected.extend([Some((3, 3)), Some((3, 3)), Some((7, 7))]);
+    assert_eq!(allocated(&device, window, 0), expected);
+}
