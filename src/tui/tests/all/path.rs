@@ -160,7 +160,7 @@ fn a_killed_program_leaves_its_black_box() {
     demo.kill();
     terminal.wait("it died, with its last figures", |screen| row_says(screen, "died"));
     terminal.wait_for(&[&format!(
-        "{pid} died holding {:.1} MiB",
+        "({pid}, SIM {pid}) died holding {:.1} MiB",
         number(&says, "allocated") as f64 / f64::from(1 << 20)
     )]);
     terminal.keys("\r");

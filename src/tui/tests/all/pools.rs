@@ -29,7 +29,7 @@ fn reports_and_the_block_map_name_the_pool() {
     assert_eq!(world.json()["processes"][0]["allocator"]["pools"], json!([pool]));
     let report = said(&world.command(&["--once"]).output().unwrap().stdout);
     let line = format!(
-        "{} pool tenant-a: 80.0 MiB reserved, 50.0 MiB of it free, the largest block 50.0 MiB",
+        "({}) pool tenant-a: 80.0 MiB reserved, 50.0 MiB of it free, the largest block 50.0 MiB",
         std::process::id()
     );
     assert!(report.contains(&line), "{report}");

@@ -84,7 +84,8 @@ fn view_and_command_judge_a_process_that_ran_out() {
     terminal.wait_for(&[&pid]);
     terminal.keys("6");
     terminal.wait_for(&[
-        &format!("Triage: {pid}"),
+        "Triage: ",
+        &format!("({pid})"),
         "1 process ran out of memory",
         "What helps, in order",
     ]);
