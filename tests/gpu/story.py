@@ -72,7 +72,7 @@ def main():
         pid = rows[0]["pid"]
         check("its name is that of the script", rows[0]["label"] == "leak.py", str(rows))
         watching.look("first")
-        for what, text, seconds in [("rising", "has risen for", 100), ("confirmed", "a leak, or a cache without a limit", 170)]:
+        for what, text, seconds in [("rising", "has risen for", 130), ("confirmed", "a leak, or a cache without a limit", 170)]:
             took, screen = wait_for(watching, "first", [text], seconds)
             check(f"the leak is {what}, after {took or 0:.0f} s more", took is not None, screen)
         watching.screen("first", "leak")

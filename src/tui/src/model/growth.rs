@@ -9,8 +9,9 @@ use super::{Nanos, SECOND};
 
 /// The time over which a least is taken. A step of a training rarely takes longer.
 pub(crate) const PERIOD: Nanos = 15 * SECOND;
-/// Rises in a row from which on memory is said to rise.
-const RISING: usize = 4;
+/// Rises in a row from which on memory is said to rise. Of a training whose steps vary, that many follow each other by chance about once a
+/// day.
+const RISING: usize = 6;
 /// Rises in a row from which on it is confirmed.
 const CONFIRMED: usize = 12;
 /// Most periods kept: five minutes.
@@ -32,7 +33,7 @@ pub(crate) struct Growth {
 /// How sure it is that memory grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// It has risen for a minute.
+    /// It has risen for a minute and a half.
     Rising,
     /// It has risen for three minutes or more, and does not slow down.
     Confirmed,
@@ -129,8 +130,8 @@ mod tests {
     #[test]
     fn leak_under_a_training_is_rising_and_then_confirmed() {
         let leaks = |second| step(second) + second * 3;
-        assert_eq!(stage(60, leaks), None, "the first rise needs two periods");
-        assert_eq!(stage(76, leaks), Some(Stage::Rising));
+        assert_eq!(stage(105, leaks), None, "seven periods have six rises");
+        assert_eq!(stage(106, leaks), Some(Stage::Rising));
         assert_eq!(stage(180, leaks), Some(Stage::Rising));
         let rise = after(196, leaks).unwrap();
         assert_eq!((rise.stage, rise.time), (Stage::Confirmed, 180 * SECOND));
@@ -160,9 +161,9 @@ mod tests {
     fn what_fills_up_is_not_confirmed_and_ends() {
         let fills = |second: u64| 20_000 - 20_000 * 40 / (40 + second);
         assert_eq!(stage(240, fills), Some(Stage::Rising));
-        let loads = |second: u64| second.min(100) * 100;
-        assert_eq!(stage(90, loads), Some(Stage::Rising));
-        assert_eq!(stage(150, loads), None);
+        let loads = |second: u64| second.min(150) * 100;
+        assert_eq!(stage(120, loads), Some(Stage::Rising));
+        assert_eq!(stage(200, loads), None);
     }
 
     #[test]

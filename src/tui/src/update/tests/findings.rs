@@ -663,7 +663,7 @@ fn findings_lead_somewhere_and_can_be_dismissed() {
     assert_eq!(errors(&model), 1);
 }
 
-/// The least of each quarter of a minute counts: first for a minute, and then for three.
+/// The least of each quarter of a minute counts: first for a minute and a half, and then for three.
 #[test]
 fn leak_is_said_to_rise_and_then_confirmed() {
     let mut model = model();
@@ -679,23 +679,23 @@ fn leak_is_said_to_rise_and_then_confirmed() {
         let about = model.world().findings.iter().filter(|f| f.about == About::Growth);
         about.map(|f| (f.severity, f.text.clone())).collect::<Vec<_>>()
     };
-    assert_eq!(after(0, 75), []);
-    let rising = "has risen for 60 s, from";
-    let found = after(75, 76);
+    assert_eq!(after(0, 105), []);
+    let rising = "has risen for 90 s, from";
+    let found = after(105, 106);
     assert_eq!(
         found,
         [
             (
                 Severity::Info,
-                format!("5: what NVML counts for it {rising} 1.0 GiB to 1.5 GiB")
+                format!("5: what NVML counts for it {rising} 1.0 GiB to 1.7 GiB")
             ),
             (
                 Severity::Info,
-                format!("python job4 (4): the least that it has allocated {rising} 1.0 GiB to 1.2 GiB")
+                format!("python job4 (4): the least that it has allocated {rising} 1.0 GiB to 1.4 GiB")
             ),
         ]
     );
-    let found = after(76, 200);
+    let found = after(106, 200);
     let text = "python job4 (4): a leak, or a cache without a limit: the least that it has allocated has risen for 3 min, from 1.0 GiB to 1.7 GiB, \
                 240 MiB a minute; GPU 0 is full in about 2 h 48 min";
     assert_eq!(found[1], (Severity::Warning, text.into()));
