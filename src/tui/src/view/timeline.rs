@@ -123,10 +123,15 @@ fn frame(screen: &mut Screen<'_>, area: Rect, device: &Device) -> Rect {
         note = format!("publishers only, {note}");
     }
     let end = ui.until.unwrap_or(newest);
+    // Where only publishers are known, that is so at any time.
+    let with_others = device
+        .memory
+        .value()
+        .is_some_and(|memory| memory.basis == Basis::Driver);
     if let Some(first) = device
         .history
         .told_until(end.saturating_sub(ui.span), end)
-        .filter(|_| !ui.own && !ui.by_tag)
+        .filter(|_| !ui.own && !ui.by_tag && with_others)
     {
         let ago = units::span(newest.saturating_sub(first).max(SECOND));
         note = format!("{note}, publishers only until {ago} ago");

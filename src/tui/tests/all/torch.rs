@@ -207,7 +207,7 @@ fn figures_of_pytorch_are_those_of_its_process() {
 /// Who comes late sees what was before.
 #[test]
 fn earlier_figures_of_pytorch_are_in_the_timeline() {
-    let world = World::without_gpu();
+    let world = World::with_nvml(&format!("gpus=1;gpu0.uuid={CARD};gpu0.used=1G"));
     let mut publisher = Publisher::start(&world, std::process::id());
     publisher.say(&device());
     for allocated in [10 * MIB, 35 * MIB, 20 * MIB] {
