@@ -119,7 +119,7 @@ fn fresh() -> Writer<Memory> {
     for (word, value) in words.iter_mut().zip(layout.header()) {
         word.0.set(value);
     }
-    let boot = crate::identity::pack(&crate::identity::of_process(None, None, "").unwrap());
+    let boot = crate::identity::pack(&crate::identity::of_process(&crate::Options::default()).unwrap());
     for (word, value) in words[crate::format::IDENTITY..].iter_mut().zip(boot) {
         word.0.set(value);
     }

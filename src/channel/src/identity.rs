@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::format::IDENTITY_WORDS;
+use crate::options::{Options, Ranks};
 use crate::snapshot::Identity;
 use crate::text;
 
@@ -46,10 +47,11 @@ pub(crate) fn realtime_of(publisher: &Identity, moment: u64) -> Option<u64> {
     Some(by_its_clock.max(by_ours))
 }
 
-/// Reads the identity of a process; of this one if none is named. Ranks are those of this process's environment.
-pub(crate) fn of_process(pid: Option<u32>, program: Option<&str>, job: &str) -> io::Result<Identity> {
+/// Reads the identity of a process; of this one if none is named.
+pub(crate) fn of_process(options: &Options) -> io::Result<Identity> {
+    let (pid, program, job) = (options.process, options.program.as_deref(), &options.job);
+    let ranks = options.ranks.unwrap_or_else(Ranks::of_environment);
     let folder = pid.map_or("/proc/self".to_owned(), |pid| format!("/proc/{pid}"));
-    let rank = |name| std::env::var(name).ok().and_then(|v: String| v.parse().ok());
     let own_name = || {
         let path = std::env::current_exe().ok()?;
         Some(path.file_name()?.to_string_lossy().into_owned())
@@ -65,10 +67,10 @@ pub(crate) fn of_process(pid: Option<u32>, program: Option<&str>, job: &str) -> 
         created_realtime: now(ClockId::Realtime),
         created_monotonic: now(ClockId::Monotonic),
         program: program.map(str::to_owned).or_else(own_name).unwrap_or_default(),
-        job: job.to_owned(),
-        rank: rank("RANK"),
-        local_rank: rank("LOCAL_RANK"),
-        world_size: rank("WORLD_SIZE"),
+        job: job.clone(),
+        rank: ranks.rank,
+        local_rank: ranks.local_rank,
+        world_size: ranks.world_size,
     })
 }
 
@@ -155,9 +157,18 @@ mod tests {
 
     #[test]
     fn identity_survives_the_round_trip() {
-        let mut identity = of_process(None, Some("train.py"), "llama").unwrap();
-        identity.rank = Some(0);
-        identity.world_size = Some(u32::MAX - 1);
+        let identity = of_process(&Options {
+            program: Some("train.py".into()),
+            job: "llama".into(),
+            ranks: Some(Ranks {
+                rank: Some(0),
+                local_rank: None,
+                world_size: Some(u32::MAX - 1),
+            }),
+            ..Options::default()
+        })
+        .unwrap();
+        assert_eq!((identity.rank, identity.local_rank), (Some(0), None));
         assert_eq!(unpack(&pack(&identity), identity.uid), identity);
         assert_ne!(identity.boot_id, [0; 16]);
     }

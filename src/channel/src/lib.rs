@@ -151,7 +151,7 @@ pub use managed::{
 };
 pub use map::Process;
 pub use operation::{Operation, Published, Split};
-pub use options::Options;
+pub use options::{Options, Ranks};
 pub use outside::Outside;
 pub use past::PastFigures;
 pub use publisher::Publisher;

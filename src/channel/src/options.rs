@@ -37,12 +37,37 @@ pub struct Options {
     pub process: Option<u32>,
     /// Label of the job; empty for none.
     pub job: String,
+    /// The ranks of the process in a distributed job; `None` reads them from this process's environment.
+    pub ranks: Option<Ranks>,
     /// Name of the program; `None` uses that of the executable.
     pub program: Option<String>,
     /// Whether the channel is made smaller if it would take more than a sixteenth of its file system. A container's
     /// `/dev/shm` has 64 MiB, which the ranks of a job and their data loaders share. The largest of the block, segment
     /// and event tables is halved until the channel fits.
     pub fit: bool,
+}
+
+/// The place of a process in a distributed job. What is not known is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ranks {
+    /// Its number among all processes of the job (`RANK`).
+    pub rank: Option<u32>,
+    /// Its number among those on this machine (`LOCAL_RANK`).
+    pub local_rank: Option<u32>,
+    /// The number of processes of the job (`WORLD_SIZE`).
+    pub world_size: Option<u32>,
+}
+
+impl Ranks {
+    /// Returns the ranks that launchers set in this process's environment.
+    pub(crate) fn of_environment() -> Ranks {
+        let rank = |name| std::env::var(name).ok().and_then(|v: String| v.parse().ok());
+        Ranks {
+            rank: rank("RANK"),
+            local_rank: rank("LOCAL_RANK"),
+            world_size: rank("WORLD_SIZE"),
+        }
+    }
 }
 
 impl Default for Options {
@@ -64,6 +89,7 @@ impl Default for Options {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned(),
+            ranks: None,
             program: None,
             fit: true,
         }

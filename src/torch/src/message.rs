@@ -58,6 +58,12 @@ pub struct Hello {
     pub program: String,
     /// Label of the job; empty if there is none.
     pub job: String,
+    /// Its number among all processes of a distributed job.
+    pub rank: Option<u32>,
+    /// Its number among those on this machine.
+    pub local_rank: Option<u32>,
+    /// The number of processes of that job.
+    pub world_size: Option<u32>,
     /// The folder of PyTorch's Python files.
     pub torch_folder: String,
 }
@@ -128,12 +134,17 @@ mod tests {
     fn messages_are_read_as_they_are_written() {
         let read = |text: &str| serde_json::from_str::<Message>(text).unwrap();
         assert_eq!(
-            read(r#"{"type":"hello","version":1,"pid":7,"program":"train.py","job":"","rank":null,"later":[1]}"#),
+            read(
+                r#"{"type":"hello","version":1,"pid":7,"program":"train.py","job":"","rank":null,"local_rank":1,"world_size":4,"later":[1]}"#
+            ),
             Message::Hello(Hello {
                 version: 1,
                 pid: 7,
                 program: "train.py".into(),
                 job: String::new(),
+                rank: None,
+                local_rank: Some(1),
+                world_size: Some(4),
                 torch_folder: String::new(),
             })
         );

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use gpumem_channel::{
-    self as channel, DeviceKind, Event, EventKind, Options, PastFigures, Publisher, Sampled, StringId, Touched,
+    self as channel, DeviceKind, Event, EventKind, Options, PastFigures, Publisher, Ranks, Sampled, StringId, Touched,
 };
 use gpumem_snapshot::Snapshot;
 use gpumem_text::{clean, uuid};
@@ -56,9 +56,16 @@ impl Publishing {
     pub(crate) fn new(hello: &Hello, pid: u32) -> Result<Publishing, String> {
         let defaults = Options::default();
         let job = clean(&hello.job);
+        // Whoever attached has not the environment of the process.
+        let ranks = Ranks {
+            rank: hello.rank,
+            local_rank: hello.local_rank,
+            world_size: hello.world_size,
+        };
         let options = Options {
             sampled: true,
             process: Some(pid),
+            ranks: Some(ranks).filter(|ranks| *ranks != Ranks::default()),
             program: Some(clean(&hello.program)).filter(|program| !program.is_empty()),
             job: if job.is_empty() { defaults.job.clone() } else { job },
             // It has none.

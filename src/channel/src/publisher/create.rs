@@ -62,7 +62,7 @@ impl Publisher {
         let about = options
             .process
             .map_or("/proc/self".to_owned(), |pid| format!("/proc/{pid}"));
-        let identity = identity::of_process(options.process, options.program.as_deref(), &options.job)
+        let identity = identity::of_process(options)
             .map_err(io_error("read the identity of the process from", Path::new(&about)))?;
         // From here on forked children are detected.
         let process = Process::current();

@@ -43,7 +43,7 @@ impl Publisher {
             answers,
         };
         publisher.say(
-            &json!({"type": "hello", "version": 1, "pid": pid, "program": "train.py", "job": "night", "torch_folder": "/site/torch"}),
+            &json!({"type": "hello", "version": 1, "pid": pid, "program": "train.py", "job": "night", "rank": 3, "world_size": 4, "torch_folder": "/site/torch"}),
         );
         publisher
     }
@@ -182,8 +182,13 @@ fn figures_of_pytorch_are_those_of_its_process() {
     });
     let row = row(&world);
     assert_eq!(
-        (&row["pid"], &row["state"], &row["job"]),
-        (&std::process::id().into(), &"publishing".into(), &"night".into())
+        (&row["pid"], &row["state"], &row["job"], &row["rank"]),
+        (
+            &std::process::id().into(),
+            &"publishing".into(),
+            &"night".into(),
+            &3.into()
+        )
     );
     let figures = &row["allocator"];
     assert_eq!(
