@@ -70,8 +70,8 @@ def job(kind):
                 torch.cuda.synchronize()
                 time.sleep(6)
                 said = {"stats": torch.cuda.memory_stats(device), "snapshot": torch.cuda.memory_snapshot()}
-                (folder / "said.new").write_text(json.dumps(said, default=str))
-                (folder / "said.new").rename(folder / f"said-{rank}.json")
+                (folder / f"said-{rank}.new").write_text(json.dumps(said, default=str))
+                (folder / f"said-{rank}.new").rename(folder / f"said-{rank}.json")
         torch.cuda.synchronize()
 
     if kind == "busy":
