@@ -19,7 +19,7 @@ fn label_is_the_script_module_or_model() {
         ("python|__main__.py", "__main__.py"),
         ("python|/data/my job/a b.py", "a b.py"),
         ("pypy3|bench.py", "bench.py"),
-        ("bash|-ex|/work/start.sh|a.py", "start.sh"),
+        ("bash|-ex|/srv/start.sh|a.py", "start.sh"),
         ("bash|--rcfile|x|-o|pipefail|run.sh", "run.sh"),
         ("-bash", "bash"),
         ("perl5.36|-w|tool.pl", "tool.pl"),

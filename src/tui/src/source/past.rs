@@ -7,7 +7,7 @@ use gpumem_channel::{Event, EventKind, PastFigures};
 use crate::model::{Nanos, SECOND, Step, coarsen};
 
 /// Most changes of a device that are looked at. The rings of many lanes have more.
-const MAX_CHANGES: usize = 1 << 14;
+const MAX_CHANGES: usize = 1 << 12;
 /// Most steps kept of a publisher's device.
 const MAX_STEPS: usize = 512;
 
@@ -39,12 +39,21 @@ pub(super) fn sampled(past: &[PastFigures], device: u8, end: Nanos) -> Vec<Step>
 /// The changes that a publisher's events tell of.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// By device, oldest first.
-    of: HashMap<u8, VecDeque<Change>>,
+    /// By device.
+    of: HashMap<u8, OfDevice>,
     /// The index of the next event of each ring, if none is missing.
     next: HashMap<Option<u8>, u64>,
     /// The time up to which events are missing.
     missing_until: Nanos,
+}
+
+/// The changes on a device.
+#[derive(Default)]
+struct OfDevice {
+    /// Oldest first. Those of one moment are one: a fast program has hundreds in each tick of its clock.
+    changes: VecDeque<Change>,
+    /// Whether any event was of an allocation.
+    allocates: bool,
 }
 
 /// A change of what is held.
@@ -70,14 +79,21 @@ impl Changes {
             EventKind::SegmentFree | EventKind::SegmentUnmap => (0, -size),
             _ => return,
         };
-        let changes = self.of.entry(event.device).or_default();
-        changes.push_back(Change {
-            at,
-            allocated,
-            reserved,
-        });
-        if changes.len() > MAX_CHANGES
-            && let Some(gone) = changes.pop_front()
+        let of = self.of.entry(event.device).or_default();
+        of.allocates |= allocated != 0;
+        match of.changes.back_mut() {
+            Some(last) if last.at == at => {
+                last.allocated = last.allocated.saturating_add(allocated);
+                last.reserved = last.reserved.saturating_add(reserved);
+            }
+            _ => of.changes.push_back(Change {
+                at,
+                allocated,
+                reserved,
+            }),
+        }
+        if of.changes.len() > MAX_CHANGES
+            && let Some(gone) = of.changes.pop_front()
         {
             self.missing_until = self.missing_until.max(gone.at);
         }
@@ -86,10 +102,10 @@ impl Changes {
     /// Returns the steps of a device that holds `allocated` and `reserved` bytes at `end`. They begin with the oldest event after which
     /// none is missing. `sampled` is whether the events of the allocations may be unknown: without any, nothing is known of the past.
     pub(super) fn steps(&self, device: u8, (allocated, reserved): (u64, u64), end: Nanos, sampled: bool) -> Vec<Step> {
-        let Some(changes) = self.of.get(&device) else {
+        let Some(OfDevice { changes, allocates }) = self.of.get(&device) else {
             return Vec::new();
         };
-        if sampled && changes.iter().all(|change| change.allocated == 0) {
+        if sampled && !allocates {
             return Vec::new();
         }
         let mut steps = Vec::new();
@@ -192,6 +208,25 @@ mod tests {
         gap.see(&event(9, EventKind::Alloc, 1), 190);
         gap.see(&event(10, EventKind::Alloc, 1), 195);
         assert_eq!(begins(&gap, (7 * MIB, 40 * MIB)), Some(195));
+    }
+
+    #[test]
+    fn changes_of_one_moment_are_one() {
+        let mut changes = Changes::default();
+        for n in 0..100_000 {
+            let kind = if n % 2 == 0 { EventKind::Alloc } else { EventKind::Free };
+            changes.see(&event(n, kind, 1), 100 + n / 1000);
+        }
+        changes.see(&event(100_000, EventKind::Alloc, 3), 300);
+        assert_eq!(changes.of[&0].changes.len(), 101);
+        let steps = changes.steps(0, (3 * MIB, 3 * MIB), 400, true);
+        let found = (
+            steps.len(),
+            steps[0].at,
+            steps.last().map(|step| (step.at, step.allocated)),
+        );
+        assert_eq!(found, (101, 100, Some((300, 3 * MIB))));
+        assert!(steps[..100].iter().all(|step| step.allocated == 0));
     }
 
     #[test]
